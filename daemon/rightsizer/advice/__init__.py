@@ -1,0 +1,1 @@
+"""What to change, why, how sure it is, and what came of it."""

@@ -1,0 +1,1 @@
+"""One file a rule: its settings and one function."""

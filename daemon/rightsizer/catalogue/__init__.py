@@ -1,0 +1,1 @@
+"""What is known of GPUs before anything runs on them."""

@@ -1,0 +1,1 @@
+"""The configuration file: its shape, its faults, its documentation."""

@@ -1,0 +1,58 @@
+"""A GPU, or a MIG instance of one: what it is and what it could do at most."""
+
+from dataclasses import dataclass
+
+__all__ = ["Device", "MigInstance"]
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstance:
+    """The part of a GPU that a MIG device stands for."""
+
+    parent_uuid: str
+    profile: str
+    """The driver's own name, as in `1g.10gb`; it does not follow from arithmetic on sizes."""
+    gpu_instance_id: int
+    compute_instance_id: int
+    compute_share: float
+    """SMs of the instance over those of the whole GPU, 0 to 1."""
+    memory_share: float
+    """Memory slices of the instance over those of the whole GPU, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device as its driver, its recording or its scenario describes it.
+
+    Capacities are `None` where nobody knows them; ratios that need one are then missing too.
+    """
+
+    uuid: str
+    index: int
+    name: str = ""
+    board: str | None = None
+    """The catalogue's key of the board, `None` where the name is unknown to it."""
+    architecture: str | None = None
+    pci_bus_id: str | None = None
+    numa_node: int | None = None
+    mig: MigInstance | None = None
+    has_mig_instances: bool = False
+    """A parent with instances has no state of its own."""
+    memory_total_bytes: float | None = None
+    power_limit_watts: float | None = None
+    """The default limit; a reading's enforced limit goes before it."""
+    sm_clock_maximum_hertz: float | None = None
+    pcie_generation_maximum: int | None = None
+    """What the device and its slot allow together."""
+    pcie_width_maximum: int | None = None
+    nvlink_bytes_per_second: float | None = None
+    """One direction over all the links that are up."""
+    achievable_compute_ratio: float = 0.8
+    """What a good matrix product reaches of the peak; the catalogue's figure where it has one."""
+    achievable_bandwidth_ratio: float = 0.8
+    """What a good stream reaches of the memory bandwidth; the catalogue's where it has one."""
+
+    @property
+    def capacity_ratio(self) -> float:
+        """1 for a GPU, the compute share for a MIG instance."""
+        return 1.0 if self.mig is None else self.mig.compute_share

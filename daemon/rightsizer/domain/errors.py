@@ -1,0 +1,56 @@
+"""What can go wrong, as one tree; every message names the thing, the place and the remedy.
+
+RightsizerError             exit code 1
+├── UsageError              exit code 2: a flag or an argument
+├── ConfigurationError      exit code 78: every fault of a configuration file at once
+├── RecordingError          a recording that cannot be read
+├── ScenarioError           a scenario of the simulator that cannot be run
+├── HistoryError            a history that cannot be opened or written
+└── DriverError             a driver that cannot be reached (never leaves the telemetry room)
+"""
+
+from typing import ClassVar
+
+__all__ = [
+    "ConfigurationError",
+    "DriverError",
+    "HistoryError",
+    "RecordingError",
+    "RightsizerError",
+    "ScenarioError",
+    "UsageError",
+]
+
+
+class RightsizerError(Exception):
+    """Anything that an operator can mend."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(RightsizerError):
+    """The command line asks for something that does not exist."""
+
+    exit_code = 2
+
+
+class ConfigurationError(RightsizerError):
+    """A configuration file with faults, one line each: `file:line:column: key: what; remedy`."""
+
+    exit_code = 78
+
+
+class RecordingError(RightsizerError):
+    """A recording that is missing, empty, of an unknown format, or without what it needs."""
+
+
+class ScenarioError(RightsizerError):
+    """A scenario of the simulator that contradicts itself or the catalogue."""
+
+
+class HistoryError(RightsizerError):
+    """A history that cannot be opened: locked, newer than this program, or read-only."""
+
+
+class DriverError(RightsizerError):
+    """A driver that is absent, unloaded or refused; telemetry turns it into a reason."""

@@ -1,0 +1,170 @@
+"""What a rule says of a workload's devices, and what could be done about it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rightsizer.domain.device import Device
+from rightsizer.domain.window import Provisioning, Window
+from rightsizer.domain.workload import Workload
+
+__all__ = [
+    "Action",
+    "Case",
+    "Finding",
+    "FindingKind",
+    "Option",
+    "Reason",
+    "Risk",
+    "Savings",
+]
+
+
+class FindingKind(StrEnum):
+    """The verdict, in one word."""
+
+    IDLE = "idle"
+    OVERPROVISIONED = "overprovisioned"
+    UNDERPROVISIONED = "underprovisioned"
+    INEFFICIENT = "inefficient"
+    MISPLACED = "misplaced"
+    DEGRADED = "degraded"
+    OPTIMIZED = "optimized"
+    UNKNOWN = "unknown"
+
+
+class Reason(StrEnum):
+    """Why; stable names, the four GPU ones are AWS Compute Optimizer's."""
+
+    IDLE_EMPTY = "IdleEmpty"
+    IDLE_HELD = "IdleHeld"
+    ALLOCATED_WITHOUT_PROCESS = "AllocatedWithoutProcess"
+    HIDDEN_STALL = "HiddenStall"
+    RANK_IMBALANCE = "RankImbalance"
+    HOST_BOUND = "HostBound"
+    STORAGE_BOUND = "StorageBound"
+    NETWORK_BOUND = "NetworkBound"
+    PCIE_BOUND = "PcieBound"
+    LAUNCH_BOUND = "LaunchBound"
+    MEMORY_BANDWIDTH_BOUND = "MemoryBandwidthBound"
+    COMPUTE_SATURATED = "ComputeSaturated"
+    TENSOR_CORES_UNUSED = "TensorCoresUnused"
+    GPU_MEMORY_OVERPROVISIONED = "GpuMemoryOverprovisioned"
+    GPU_MEMORY_UNDERPROVISIONED = "GpuMemoryUnderprovisioned"
+    GPU_OVERPROVISIONED = "GpuOverprovisioned"
+    GPU_UNDERPROVISIONED = "GpuUnderprovisioned"
+    GPU_COUNT_OVERPROVISIONED = "GpuCountOverprovisioned"
+    SHARING_CANDIDATE_MIG = "SharingCandidateMig"
+    SHARING_CANDIDATE_MPS = "SharingCandidateMps"
+    SHARING_CANDIDATE_TIME_SLICE = "SharingCandidateTimeSlice"
+    POWER_THROTTLED = "PowerThrottled"
+    THERMAL_THROTTLED = "ThermalThrottled"
+    POWER_CAP_OPPORTUNITY = "PowerCapOpportunity"
+    PCIE_LINK_DEGRADED = "PcieLinkDegraded"
+    NUMA_MISPLACED = "NumaMisplaced"
+    NVLINK_ABSENT = "NvlinkAbsent"
+    DIURNAL_AUTOSCALE = "DiurnalAutoscale"
+    EXHAUSTION_FORECAST = "ExhaustionForecast"
+    HARDWARE_UNHEALTHY = "HardwareUnhealthy"
+    INSUFFICIENT_DATA = "InsufficientData"
+    UNSUPPORTED_TELEMETRY = "UnsupportedTelemetry"
+
+
+class Action(StrEnum):
+    """What to do."""
+
+    RELEASE = "release"
+    SCALE_TO_ZERO = "scale_to_zero"
+    AUTOSCALE = "autoscale"
+    REDUCE_REPLICAS = "reduce_replicas"
+    REDUCE_GPU_COUNT = "reduce_gpu_count"
+    SHARE_MIG = "share_mig"
+    SHARE_MPS = "share_mps"
+    SHARE_TIMESLICE = "share_timeslice"
+    CHANGE_GPU_TYPE = "change_gpu_type"
+    REBIND_NUMA = "rebind_numa"
+    RESEAT_OR_DRAIN = "reseat_or_drain"
+    FIX_INPUT_PIPELINE = "fix_input_pipeline"
+    FIX_CHECKPOINTING = "fix_checkpointing"
+    RAISE_BATCH = "raise_batch"
+    ENABLE_CUDA_GRAPHS = "enable_cuda_graphs"
+    ENABLE_MIXED_PRECISION = "enable_mixed_precision"
+    INVESTIGATE_STRAGGLER = "investigate_straggler"
+    NONE = "none"
+
+
+class Risk(StrEnum):
+    """How likely an option fails the workload, best first."""
+
+    VERY_LOW = "VeryLow"
+    LOW = "Low"
+    MEDIUM = "Medium"
+    HIGH = "High"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to act on a finding."""
+
+    description: str
+    risk: Risk
+    target: str = ""
+    """A board, a MIG profile or a count; empty where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """What acting would save, as an interval; `reason` says why there is no figure."""
+
+    gpus_low: float | None = None
+    gpus_high: float | None = None
+    dollars_per_hour_low: float | None = None
+    dollars_per_hour_high: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a rule judges: the devices that one workload holds, over one window of time."""
+
+    key: str
+    """The workload's key, or the device's uuid where nobody is known to hold it."""
+    workload: Workload | None
+    devices: tuple[Device, ...]
+    windows: tuple[Window, ...]
+    """One for each device, in the same order."""
+    provisioning: tuple[Provisioning, ...]
+    """One for each device, in the same order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule's verdict. `optimized` means that the rule found nothing to complain of."""
+
+    id: str
+    rule: str
+    finding: FindingKind
+    reasons: tuple[Reason, ...]
+    devices: tuple[str, ...]
+    culprits: tuple[str, ...]
+    """The devices that show the trouble, where it is not all of them."""
+    workload: str | None
+    action: Action
+    summary: str
+    options: tuple[Option, ...]
+    confidence: float
+    confidence_factors: Mapping[str, float]
+    risk: Risk
+    savings: Savings
+    evidence: Mapping[str, object] = field(default_factory=dict)
+    abstained: str | None = None
+    """Why the rule would not say, `None` where it did."""
+
+    @property
+    def is_complaint(self) -> bool:
+        """Whether there is something to do."""
+        return self.abstained is None and self.finding not in (
+            FindingKind.OPTIMIZED,
+            FindingKind.UNKNOWN,
+        )

@@ -1,0 +1,108 @@
+"""What the agent publishes at one tick: one immutable value that every output renders from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rightsizer.domain.advice import Advice
+from rightsizer.domain.device import Device
+from rightsizer.domain.histogram import Histogram
+from rightsizer.domain.reading import Reading
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import CollectorOutcome, Down
+from rightsizer.domain.state import Cause, Condition, State, Tier
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.window import Provisioning
+from rightsizer.domain.workload import Holding
+
+__all__ = ["AgentReport", "DeviceReport", "JobReport", "Report", "StripCell", "Totals"]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counters of one device since the agent started; they only grow."""
+
+    state_seconds: Mapping[State, float]
+    condition_seconds: Mapping[Condition, float]
+    waste_seconds: Mapping[Cause, float]
+    waste_joules: Mapping[Cause, float]
+    used_seconds: float
+    used_joules: float
+    distributions: Mapping[Signal, Histogram]
+    """Of all the seconds whose signal is known; weights are nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StripCell:
+    """A slice of a device's day: how its time divides into states."""
+
+    start: Nanoseconds
+    end: Nanoseconds
+    states: Mapping[State, Nanoseconds]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReport:
+    """One device as it stands."""
+
+    device: Device
+    down: Down | None
+    """`None` where the device answers."""
+    last_sample: Nanoseconds | None
+    """Wall time of the last reading."""
+    reading: Reading | None
+    signals: Mapping[Signal, float]
+    """The last reading's signals with the derived ratios."""
+    state: State
+    conditions: frozenset[Condition]
+    tier: Tier
+    totals: Totals
+    provisioning: Mapping[str, Provisioning]
+    """By window: `24h`, `7d`, `current`."""
+    strip: tuple[StripCell, ...] = ()
+    """The last day, oldest first."""
+    holdings: tuple[Holding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """A scheduled job's last run. Times are wall time."""
+
+    name: str
+    runs: int = 0
+    failures: int = 0
+    last_start: Nanoseconds | None = None
+    last_success: Nanoseconds | None = None
+    last_duration_seconds: float | None = None
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReport:
+    """The agent itself."""
+
+    version: str
+    source: str
+    """What is read: `nvml`, `simulated (eight-gpu-node)`."""
+    started: Nanoseconds
+    interval_seconds: float
+    collectors: Mapping[str, CollectorOutcome] = field(default_factory=dict)
+    jobs: tuple[JobReport, ...] = ()
+    trouble: str | None = None
+    """Why there are no devices, `None` where there are."""
+    counters: Mapping[str, float] = field(default_factory=dict)
+    """The agent's own counters, by the name of their metric."""
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    """The agent's own gauges, by the name of their metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The node at one tick."""
+
+    generation: int
+    """Grows with every tick; outputs cache by it."""
+    wall_time: Nanoseconds
+    devices: tuple[DeviceReport, ...]
+    advice: tuple[Advice, ...]
+    """Open advice first, then what was closed of late."""
+    agent: AgentReport

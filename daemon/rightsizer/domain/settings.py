@@ -1,0 +1,61 @@
+"""How a threshold is declared: a field of a frozen dataclass with its unit, bounds and source.
+
+The configuration room turns such classes into a validated file format, a JSON schema and
+documentation; nothing else in the program holds a number that an operator may want to change.
+"""
+
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, cast
+
+__all__ = ["Bounds", "bounds_of", "setting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known of a setting beside its default."""
+
+    help: str
+    unit: str
+    minimum: float | None
+    maximum: float | None
+    source: str
+
+
+def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must tell.
+    default: Any,
+    *,
+    help: str,  # noqa: A002 - argparse and pydantic use the same word.
+    unit: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    source: str = "",
+) -> Any:
+    """A dataclass field that carries its documentation.
+
+    Args:
+        default: The value where the operator says nothing.
+        help: One sentence that says what the setting does.
+        unit: `ratio`, `seconds`, `bytes`, `watts`; empty for text and switches. A field in
+            seconds is a float and is written as a duration (`10m`) in the configuration.
+        minimum: The smallest value allowed, inclusive.
+        maximum: The largest value allowed, inclusive.
+        source: Where the default comes from: a paper, a document, a data file.
+    """
+    bounds = Bounds(help, unit, minimum, maximum, source)
+    if isinstance(default, (list, dict, set)):
+        raise TypeError("a setting's default must be immutable")
+    return field(default=default, metadata={"bounds": bounds})
+
+
+def bounds_of(declared: "Field[Any]") -> Bounds | None:
+    """The bounds of a dataclass field, `None` for a field that groups other settings."""
+    return cast(Bounds | None, declared.metadata.get("bounds"))
+
+
+def undocumented(settings: type) -> list[str]:
+    """Names of the fields of a settings class that say nothing of themselves."""
+    return [
+        declared.name
+        for declared in fields(settings)
+        if (bounds := bounds_of(declared)) is not None and not bounds.help
+    ]

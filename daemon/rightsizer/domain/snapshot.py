@@ -1,0 +1,56 @@
+"""Everything that was known at one tick, immutable: what telemetry hands to accounting."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rightsizer.domain.device import Device
+from rightsizer.domain.reading import Missing, Reading
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.workload import Holding
+
+__all__ = ["CollectorOutcome", "Down", "Snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """Why a device gives no readings."""
+
+    reason: Missing
+    detail: str
+    """What the driver said, for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorOutcome:
+    """How a collector's last pass over all devices went."""
+
+    success: bool
+    duration_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The node, or a recording of one, at one tick."""
+
+    wall_time: Nanoseconds
+    """Since the epoch; may step back when somebody sets the clock."""
+    time: Nanoseconds
+    """On the source's steady clock, the one that readings use."""
+    interval: Nanoseconds
+    """The source's usual time between two readings of a device."""
+    devices: tuple[Device, ...]
+    readings: Mapping[str, Reading]
+    """By uuid; a device without one is silent at this tick."""
+    down: Mapping[str, Down] = field(default_factory=dict)
+    host: Mapping[Signal, float] = field(default_factory=dict)
+    holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    """Who holds each device, by uuid."""
+    collectors: Mapping[str, CollectorOutcome] = field(default_factory=dict)
+    """By name; empty for a source that only repeats what others collected."""
+    trouble: str | None = None
+    """Why the source offers no devices at all, `None` where it does."""
+
+    def wall_time_of(self, time: Nanoseconds) -> Nanoseconds:
+        """The wall time of a point on the steady clock, by this snapshot's pair of clocks."""
+        return self.wall_time + time - self.time

@@ -1,0 +1,59 @@
+"""Who holds a device: the unit that idles, stalls and is given advice."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["Allocator", "Holding", "Workload", "WorkloadClass", "WorkloadKind"]
+
+
+class WorkloadKind(StrEnum):
+    """Where a workload's identity comes from."""
+
+    KUBERNETES = "kubernetes"
+    SLURM = "slurm"
+    CONTAINER = "container"
+    SYSTEMD = "systemd"
+    SESSION = "session"
+    SIMULATED = "simulated"
+    RECORDED = "recorded"
+
+
+class WorkloadClass(StrEnum):
+    """What kind of service is expected; it decides which advice makes sense."""
+
+    SERVING = "serving"
+    BATCH = "batch"
+    NOTEBOOK = "notebook"
+    STANDBY = "standby"
+    UNKNOWN = "unknown"
+
+
+class Allocator(StrEnum):
+    """How the workload's framework takes memory."""
+
+    PREALLOCATING = "preallocating"
+    """Memory held is not memory needed (vLLM, JAX, TensorFlow)."""
+    GROWING = "growing"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """An owner of devices, by a key that survives the churn of its processes and pods."""
+
+    key: str
+    kind: WorkloadKind
+    name: str
+    workload_class: WorkloadClass = WorkloadClass.UNKNOWN
+    allocator: Allocator = Allocator.UNKNOWN
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A workload's part of a device; the parts of one device sum to at most 1."""
+
+    workload: Workload
+    share_ratio: float

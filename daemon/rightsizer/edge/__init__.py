@@ -1,0 +1,1 @@
+"""The thin edge that several rooms share: clock, YAML, SQLite, HTTP."""

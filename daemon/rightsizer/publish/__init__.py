@@ -1,0 +1,1 @@
+"""How what is known leaves the agent."""

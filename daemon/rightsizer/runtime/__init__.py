@@ -1,0 +1,1 @@
+"""The wiring: which parts run, when, and how they stop."""
