@@ -39,6 +39,8 @@ class Entry:
     """What was used of the most used resource's achievable part; `None` where unknown."""
     waste: Mapping[Cause, float]
     """The rest of the stretch by cause, as ratios; with `used_ratio` they sum to 1."""
+    energy_joules: float | None
+    """What the device drew over the stretch; `None` where its power is unknown."""
 
     @property
     def duration(self) -> Nanoseconds:

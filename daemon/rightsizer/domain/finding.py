@@ -148,7 +148,7 @@ class Finding:
     reasons: tuple[Reason, ...]
     devices: tuple[str, ...]
     culprits: tuple[str, ...]
-    """The devices that show the trouble, where it is not all of them."""
+    """The devices that the trouble comes from, where that can be told."""
     workload: str | None
     action: Action
     summary: str

@@ -1,7 +1,7 @@
 """One reading of one device: the values that are there, and why the others are not."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -54,7 +54,7 @@ class Reading:
     time: Nanoseconds
     """On the source's own steady clock; a recording's clock is its timestamps."""
     values: Mapping[Signal, float]
-    missing: Mapping[Signal, Missing] = _NOTHING
+    missing: Mapping[Signal, Missing] = field(default_factory=lambda: _NOTHING)
     processes: tuple[Process, ...] | None = None
     """`None` where the processes are not known."""
 

@@ -5,6 +5,7 @@ documentation; nothing else in the program holds a number that an operator may w
 """
 
 from dataclasses import Field, dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, cast
 
 __all__ = ["Bounds", "bounds_of", "setting"]
@@ -44,6 +45,9 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must t
     bounds = Bounds(help, unit, minimum, maximum, source)
     if isinstance(default, (list, dict, set)):
         raise TypeError("a setting's default must be immutable")
+    if isinstance(default, MappingProxyType):
+        # Read-only, but without a hash before Python 3.12, so that dataclasses refuse it.
+        return field(default_factory=lambda: default, metadata={"bounds": bounds})
     return field(default=default, metadata={"bounds": bounds})
 
 

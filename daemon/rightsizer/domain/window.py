@@ -109,3 +109,5 @@ class Provisioning:
     tier: Tier
     coverage_ratio: float
     active_seconds: float
+    memory_is_preallocated: bool = False
+    """The memory in use says nothing of the memory needed."""

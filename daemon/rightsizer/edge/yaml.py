@@ -3,6 +3,7 @@
 The only importer of pyyaml.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -15,7 +16,7 @@ Path: TypeAlias = Sequence[str | int]
 """The keys and indices that lead to a value."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Place:
     """A line and a column, both from 1."""
 
@@ -35,17 +36,54 @@ class Document:
     data: Any
     places: dict[tuple[str | int, ...], Place]
 
-    def where(self, path: Path) -> str:
-        """`name:line:column` of a value, or of the nearest thing around it that is there."""
+    def place(self, path: Path) -> Place:
+        """Where a value stands, or the nearest thing around it that is there."""
         keys = tuple(path)
         while keys and keys not in self.places:
             keys = keys[:-1]
-        place = self.places.get(keys, Place(1, 1))
+        return self.places.get(keys, Place(1, 1))
+
+    def where(self, path: Path) -> str:
+        """`name:line:column` of a value, or of the nearest thing around it that is there."""
+        place = self.place(path)
         return f"{self.name}:{place.line}:{place.column}"
 
 
+_DEEPEST: Final = 100
+
+# Line breaks to YAML, which pyyaml writes bare and reads back as spaces.
+_RARE_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
+
 # The C parser is ten times as fast and refuses and builds the same.
-_Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Parser: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Parser):  # type: ignore[misc]  # Either parser.
+    """Turns the exceptions that pyyaml lets through, as for the date 2026-13-45, into its own."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyyaml's.
+        try:
+            return super().construct_object(node, deep)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(
+                None,
+                None,
+                f"'{node.value}' is not a valid {kind}; quote what is text",
+                node.start_mark,
+            ) from None
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes any text so that it reads back the same."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Quote what pyyaml itself would spoil."""
+        style = '"' if _RARE_BREAKS.search(text) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def load_yaml(text: str, name: str) -> Document:
@@ -54,8 +92,10 @@ def load_yaml(text: str, name: str) -> Document:
     Raises:
         YamlError: the text is not YAML, repeats a key, or nests into itself.
     """
-    loader = _Loader(text)
+    loader = None
     try:
+        _refuse_depth(text, name)
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return Document(name, None, {})
@@ -69,12 +109,26 @@ def load_yaml(text: str, name: str) -> Document:
     except yaml.YAMLError as error:
         raise YamlError(f"{name}:1:1: {error}") from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def dump_yaml(data: Any) -> str:
     """Plain Python values as YAML text, keys in their own order."""
-    return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100))
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
+
+
+def _refuse_depth(text: str, name: str) -> None:
+    """Both parsers recurse, and the one in C overruns its stack where Python's would not."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _DEEPEST:
+            mark: Any = event.start_mark
+            raise YamlError(f"{name}:{mark.line + 1}:{mark.column + 1}: nests too deeply")
 
 
 def _walk(
@@ -92,6 +146,8 @@ def _walk(
         seen: set[str] = set()
         for key, value in node.value:
             at = Place(key.start_mark.line + 1, key.start_mark.column + 1)
+            if not isinstance(key, yaml.ScalarNode):
+                raise YamlError(f"{name}:{at.line}:{at.column}: a key must be a single value")
             if key.value in seen:
                 raise YamlError(f"{name}:{at.line}:{at.column}: '{key.value}' is given twice")
             seen.add(key.value)

@@ -1,0 +1,186 @@
+"""The accounts of all devices: entries go in, totals, windows and cases for the rules come out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.accounting.books import Books, BooksSettings
+from rightsizer.accounting.builder import WindowBuilder
+from rightsizer.accounting.decay import DecaySettings
+from rightsizer.accounting.provisioning import ProvisioningSettings, provision
+from rightsizer.accounting.totals import RunningTotals
+from rightsizer.accounting.windows import DeviceWindows
+from rightsizer.domain.device import Device
+from rightsizer.domain.entry import Entry
+from rightsizer.domain.finding import Case
+from rightsizer.domain.report import Totals
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import Resource, State
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.window import Provisioning, Window
+from rightsizer.domain.workload import Allocator, Holding, Workload
+
+__all__ = ["CURRENT", "DAY", "WEEK", "AccountingSettings", "Accounts"]
+
+DAY: Final = "24h"
+WEEK: Final = "7d"
+CURRENT: Final = "current"
+
+
+@dataclass(frozen=True, slots=True)
+class AccountingSettings:
+    """How time becomes states, and states become gauges."""
+
+    books: BooksSettings = field(default_factory=BooksSettings)
+    decay: DecaySettings = field(default_factory=DecaySettings)
+    provisioning: ProvisioningSettings = field(default_factory=ProvisioningSettings)
+
+
+class _Account:
+    """One device's."""
+
+    def __init__(self, uuid: str, settings: AccountingSettings) -> None:
+        self.windows = DeviceWindows(uuid, settings.decay)
+        self.totals = RunningTotals()
+        self.whole = WindowBuilder(uuid)
+        self.last: Entry | None = None
+        self.holder: Workload | None = None
+        self.held_since: Nanoseconds = 0
+
+    def hold(self, holdings: tuple[Holding, ...], entry: Entry) -> None:
+        """Take note of who holds the device; nobody does once it is empty."""
+        holder = max(holdings, key=lambda held: held.share_ratio).workload if holdings else None
+        if holder is None and entry.state is not State.IDLE_EMPTY:
+            return
+        if (holder and holder.key) != (self.holder and self.holder.key):
+            self.held_since = entry.start
+        self.holder = holder
+
+
+class Accounts:
+    """Every device's account. Not safe for threads: whoever shares it brings a lock."""
+
+    def __init__(self, settings: AccountingSettings | None = None) -> None:
+        self._settings = settings or AccountingSettings()
+        self._books = Books(self._settings.books)
+        self._accounts: dict[str, _Account] = {}
+        self._devices: dict[str, Device] = {}
+        self._closed: list[Window] = []
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices of the last snapshot."""
+        return tuple(self._devices.values())
+
+    def post(self, snapshot: Snapshot) -> list[Entry]:
+        """Account for a snapshot; the entries that it gave."""
+        self._devices = {device.uuid: device for device in snapshot.devices}
+        for uuid in self._accounts.keys() - self._devices.keys():
+            del self._accounts[uuid]
+        for device in snapshot.devices:
+            self._account(device.uuid)
+        entries = self._books.post(snapshot)
+        for entry in entries:
+            account = self._account(entry.uuid)
+            account.totals.add(entry)
+            account.whole.add(entry)
+            account.hold(snapshot.holdings.get(entry.uuid, ()), entry)
+            account.last = entry
+            self._closed.extend(account.windows.add(entry))
+        return entries
+
+    def restore(self, uuid: str, window: Window) -> None:
+        """Put back a window from a history; oldest first for each device."""
+        self._account(uuid).windows.restore(window)
+
+    def take_closed(self) -> list[Window]:
+        """The five-minute windows that were closed since the last call."""
+        closed, self._closed = self._closed, []
+        return closed
+
+    def open_windows(self) -> list[Window]:
+        """The five-minute windows that are still running."""
+        found = (account.windows.open_window() for account in self._accounts.values())
+        return [window for window in found if window is not None]
+
+    def last(self, uuid: str) -> Entry | None:
+        """The latest entry of a device, `None` before there is one."""
+        return self._account(uuid).last
+
+    def totals(self, uuid: str) -> Totals:
+        """The counters of a device."""
+        return self._account(uuid).totals.totals()
+
+    def whole(self, uuid: str) -> Window:
+        """Everything that was posted of a device, as one window."""
+        return self._account(uuid).whole.window()
+
+    def strip(self, uuid: str, now: Nanoseconds) -> tuple[Window, ...]:
+        """The last day of a device in five-minute windows, oldest first."""
+        return tuple(self._account(uuid).windows.strip(now))
+
+    def provisioning(self, uuid: str) -> Mapping[str, Provisioning]:
+        """The derived gauges of a device by exported window."""
+        account, settings = self._account(uuid), self._settings.provisioning
+        allocator = _allocator(account.holder)
+        day, week = account.windows.day(), account.windows.week()
+        current = dict(account.windows.demands.demand())
+        return {
+            DAY: provision(day, allocator, settings),
+            WEEK: provision(week, allocator, settings),
+            # Memory does not fade: what was needed at most this week may be needed again.
+            CURRENT: provision(
+                week,
+                allocator,
+                settings,
+                {
+                    resource: share
+                    for resource, share in current.items()
+                    if resource is not Resource.MEMORY
+                },
+            ),
+        }
+
+    def cases(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Case, ...]:
+        """What the rules judge: the devices of each holder over the last span of time.
+
+        Args:
+            span: How far back, at most to when the holder took the device; `None` for
+                everything that was posted.
+            now: The end of the span, wall time.
+        """
+        groups: dict[str, list[str]] = {}
+        for uuid, device in self._devices.items():
+            if not device.has_mig_instances:
+                holder = self._account(uuid).holder
+                groups.setdefault(holder.key if holder else uuid, []).append(uuid)
+        return tuple(self._case(key, uuids, span, now) for key, uuids in groups.items())
+
+    def _case(self, key: str, uuids: list[str], span: Nanoseconds | None, now: Nanoseconds) -> Case:
+        accounts = [self._account(uuid) for uuid in uuids]
+        workload = accounts[0].holder
+        windows = tuple(
+            account.whole.window()
+            if span is None
+            else account.windows.window(min(span, max(0, now - account.held_since)), now)
+            for account in accounts
+        )
+        return Case(
+            key=key,
+            workload=workload,
+            devices=tuple(self._devices[uuid] for uuid in uuids),
+            windows=windows,
+            provisioning=tuple(
+                provision(window, _allocator(workload), self._settings.provisioning)
+                for window in windows
+            ),
+        )
+
+    def _account(self, uuid: str) -> _Account:
+        if uuid not in self._accounts:
+            self._accounts[uuid] = _Account(uuid, self._settings)
+        return self._accounts[uuid]
+
+
+def _allocator(workload: Workload | None) -> Allocator:
+    return Allocator.UNKNOWN if workload is None else workload.allocator

@@ -1,0 +1,172 @@
+"""What may hold beside any state, each from the signals of one stretch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.accounting.signals import clock_ratio, highest
+from rightsizer.domain.device import Device
+from rightsizer.domain.settings import setting
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import Condition
+from rightsizer.domain.workload import Allocator
+
+__all__ = ["CONDITIONS", "ConditionSettings", "conditions"]
+
+SOFTWARE_POWER_CAP: Final = 0x0000000000000004
+HARDWARE_SLOWDOWN: Final = 0x0000000000000008
+SOFTWARE_THERMAL: Final = 0x0000000000000020
+HARDWARE_THERMAL: Final = 0x0000000000000040
+HARDWARE_POWER_BRAKE: Final = 0x0000000000000080
+"""NVML's bits of `clock_event_reasons` (nvml.h, nvmlClocksEventReason*)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionSettings:
+    """From when on a condition holds."""
+
+    throttle_busy_ratio: float = setting(
+        0.5,
+        help="Busy share from which on lowered clocks cost work.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="recommending 3: u > 0.5",
+    )
+    throttle_clock_ratio: float = setting(
+        0.9,
+        help="SM clock of the maximum below which a throttle reason matters.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="recommending 3: clk/clk_max < 0.9",
+    )
+    load_busy_ratio: float = setting(
+        0.1,
+        help="Busy share from which on the PCIe generation is judged; idle links train down.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="telemetry 5, trap 14",
+    )
+    near_out_of_memory_ratio: float = setting(
+        0.95,
+        help="Memory in use from which on the next allocation may fail.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="recommending 3: mem >= 0.95",
+    )
+    no_tensor_sm_ratio: float = setting(
+        0.5,
+        help="SM activity from which on unused tensor cores are worth a word.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="recommending 3",
+    )
+    no_tensor_fp32_ratio: float = setting(
+        0.2,
+        help="FP32 activity from which on unused tensor cores are worth a word.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="recommending 3",
+    )
+    no_tensor_ratio: float = setting(
+        0.02,
+        help="Tensor activity below which the tensor cores are unused.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="recommending 3",
+    )
+
+
+Signals = dict[Signal, float]
+_Test = Callable[[Signals, Device, Allocator, ConditionSettings], bool]
+
+
+def conditions(
+    signals: Signals, device: Device, allocator: Allocator, settings: ConditionSettings
+) -> frozenset[Condition]:
+    """Every condition that holds; one whose signals are missing does not."""
+    return frozenset(
+        condition for condition, holds in CONDITIONS if holds(signals, device, allocator, settings)
+    )
+
+
+def _throttled_by(*bits: int) -> _Test:
+    mask = 0
+    for bit in bits:
+        mask |= bit
+
+    def holds(signals: Signals, device: Device, _: Allocator, settings: ConditionSettings) -> bool:
+        return (
+            bool(int(signals.get(Signal.CLOCK_EVENT_REASONS, 0)) & mask)
+            and signals.get(Signal.GPU_BUSY, 1.0) >= settings.throttle_busy_ratio
+            and (
+                Signal.SM_CLOCK_HERTZ not in signals
+                or clock_ratio(signals, device) < settings.throttle_clock_ratio
+            )
+        )
+
+    return holds
+
+
+def _hardware_slowdown(
+    signals: Signals, _device: Device, _allocator: Allocator, _: ConditionSettings
+) -> bool:
+    reasons = int(signals.get(Signal.CLOCK_EVENT_REASONS, 0))
+    return bool(reasons & (HARDWARE_SLOWDOWN | HARDWARE_POWER_BRAKE))
+
+
+def _link_degraded(
+    signals: Signals, device: Device, _: Allocator, settings: ConditionSettings
+) -> bool:
+    width, generation = (
+        signals.get(Signal.PCIE_LINK_WIDTH),
+        signals.get(Signal.PCIE_LINK_GENERATION),
+    )
+    narrow = bool(width and device.pcie_width_maximum and width < device.pcie_width_maximum)
+    slow = bool(
+        generation
+        and device.pcie_generation_maximum
+        and generation < device.pcie_generation_maximum
+        and signals.get(Signal.GPU_BUSY, 0.0) >= settings.load_busy_ratio
+    )
+    return narrow or slow
+
+
+def _near_out_of_memory(
+    signals: Signals, _: Device, allocator: Allocator, settings: ConditionSettings
+) -> bool:
+    used = signals.get(Signal.MEMORY_USED)
+    return (
+        allocator is not Allocator.PREALLOCATING
+        and used is not None
+        and used >= settings.near_out_of_memory_ratio
+    )
+
+
+def _no_tensor_cores(
+    signals: Signals, _device: Device, _allocator: Allocator, settings: ConditionSettings
+) -> bool:
+    tensor = signals.get(Signal.TENSOR_ACTIVE)
+    return (
+        tensor is not None
+        and tensor < settings.no_tensor_ratio
+        and (highest(signals, Signal.SM_ACTIVE) or 0.0) >= settings.no_tensor_sm_ratio
+        and (highest(signals, Signal.FP32_ACTIVE) or 0.0) >= settings.no_tensor_fp32_ratio
+    )
+
+
+CONDITIONS: Final[tuple[tuple[Condition, _Test], ...]] = (
+    (Condition.POWER_THROTTLED, _throttled_by(SOFTWARE_POWER_CAP, HARDWARE_POWER_BRAKE)),
+    (Condition.THERMAL_THROTTLED, _throttled_by(SOFTWARE_THERMAL, HARDWARE_THERMAL)),
+    (Condition.HARDWARE_SLOWDOWN, _hardware_slowdown),
+    (Condition.PCIE_LINK_DEGRADED, _link_degraded),
+    (Condition.NEAR_OUT_OF_MEMORY, _near_out_of_memory),
+    (Condition.NO_TENSOR_CORES, _no_tensor_cores),
+)
+"""The conditions that can be told from one device's signals, with how."""

@@ -1,0 +1,180 @@
+"""How well a device fits what is asked of it: demand, need, over, saturated, under."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import Resource
+from rightsizer.domain.units import seconds
+from rightsizer.domain.window import Provisioning, ResourceProvisioning, Window
+from rightsizer.domain.workload import Allocator
+
+__all__ = ["ProvisioningSettings", "provision"]
+
+_MEASURABLE_PRESSURE: Final = frozenset({Resource.MEMORY})
+"""Resources whose shortage shows without the application's word."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningSettings:
+    """How much room a device should have, and from when on it has too little."""
+
+    demand_quantile_ratio: float = setting(
+        0.99,
+        help="Quantile of the active seconds that counts as demand.",
+        unit="ratio",
+        minimum=0.5,
+        maximum=1,
+        source="design 5.4",
+    )
+    minimum_active_seconds: float = setting(
+        600.0,
+        help="Active seconds under which there is no demand to speak of.",
+        unit="seconds",
+        minimum=0,
+        source="design 5.4",
+    )
+    margin_ratio: float = setting(
+        0.15,
+        help="Room above the demand for compute, memory bandwidth and links.",
+        unit="ratio",
+        minimum=0,
+        maximum=2,
+        source="recommending 6.3",
+    )
+    memory_margin_ratio: float = setting(
+        0.10,
+        help="Room above the demand for memory.",
+        unit="ratio",
+        minimum=0,
+        maximum=2,
+        source="recommending 6.3",
+    )
+    underprovisioned_ratio: float = setting(
+        0.05,
+        help="Share of time under pressure from which on a device is under-provisioned.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="design 5.4",
+    )
+    preallocated_ratio: float = setting(
+        0.6,
+        help="Memory in use from which on an unchanging amount looks preallocated.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="recommending 1.4: JAX takes 75 %, vLLM 90 % of the card",
+    )
+    preallocated_spread_ratio: float = setting(
+        0.02,
+        help="Range of the memory in use within which it counts as unchanging.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="a bin of the histogram either way",
+    )
+
+
+def provision(
+    window: Window,
+    allocator: Allocator,
+    settings: ProvisioningSettings,
+    demands: Mapping[Resource, float] | None = None,
+) -> Provisioning:
+    """The provisioning of one device over a window.
+
+    Args:
+        window: Whose distributions, saturation and pressure count.
+        allocator: How the workload takes memory; where it preallocates, or looks so, nothing
+            is said of the memory that it needs.
+        settings: Margins and thresholds.
+        demands: Demands that go before those of the window (the `current` ones).
+    """
+    has_demand = seconds(window.active) >= settings.minimum_active_seconds
+    found = _demands(window, settings) | dict(demands or {}) if has_demand else {}
+    is_preallocated = holds_without_need(window, allocator, settings)
+    if is_preallocated:
+        found.pop(Resource.MEMORY, None)
+    under = _under(window)
+    is_under = any(share >= settings.underprovisioned_ratio for share in under.values())
+    resources = {
+        resource: _resource(resource, found.get(resource), window, under, settings)
+        for resource in Resource
+        if resource in found or resource in under
+    }
+    needs = [fit.need for fit in resources.values() if fit.need is not None]
+    is_complete = {Resource.COMPUTE, Resource.MEMORY} <= found.keys()
+    at_least = window.compute_at_least.quantile(settings.demand_quantile_ratio)
+    over = max(0.0, 1.0 - max(needs)) if needs and is_complete else None
+    return Provisioning(
+        resources=resources,
+        overprovisioned=0.0 if is_under and over is not None else over,
+        underprovisioned=max(under.values(), default=None),
+        compute_need_at_least=(
+            None if at_least is None or not has_demand else at_least * (1 + settings.margin_ratio)
+        ),
+        tier=window.tier,
+        coverage_ratio=window.coverage_ratio,
+        active_seconds=seconds(window.active),
+        memory_is_preallocated=is_preallocated,
+    )
+
+
+def holds_without_need(
+    window: Window, allocator: Allocator, settings: ProvisioningSettings
+) -> bool:
+    """Whether the memory in use says nothing of the memory needed.
+
+    So it is where the policy says that the framework preallocates; and, where nobody says how
+    it allocates, where much memory is held and the amount never changes.
+    """
+    if allocator is not Allocator.UNKNOWN:
+        return allocator is Allocator.PREALLOCATING
+    memory = window.demands.get(Resource.MEMORY)
+    low, high = (memory.minimum(), memory.maximum()) if memory else (None, None)
+    if low is None or high is None:
+        return False
+    return low >= settings.preallocated_ratio and high - low <= settings.preallocated_spread_ratio
+
+
+def _demands(window: Window, settings: ProvisioningSettings) -> dict[Resource, float]:
+    found: dict[Resource, float] = {}
+    for resource, histogram in window.demands.items():
+        demand = (
+            histogram.maximum()
+            if resource is Resource.MEMORY
+            else histogram.quantile(settings.demand_quantile_ratio)
+        )
+        if demand is not None:
+            found[resource] = demand
+    return found
+
+
+def _under(window: Window) -> dict[Resource, float]:
+    known = window.known
+    if known <= 0:
+        return {}
+    measured = {
+        resource for resource in _MEASURABLE_PRESSURE if resource in window.demands
+    } | window.pressed.keys()
+    return {resource: window.pressed.get(resource, 0) / known for resource in measured}
+
+
+def _resource(
+    resource: Resource,
+    demand: float | None,
+    window: Window,
+    under: Mapping[Resource, float],
+    settings: ProvisioningSettings,
+) -> ResourceProvisioning:
+    margin = settings.memory_margin_ratio if resource is Resource.MEMORY else settings.margin_ratio
+    need = None if demand is None else demand * (1 + margin)
+    return ResourceProvisioning(
+        demand=demand,
+        need=need,
+        overprovisioned=None if need is None else max(0.0, 1.0 - need),
+        saturated=window.saturated.get(resource, 0) / window.known if window.known else None,
+        underprovisioned=under.get(resource),
+    )

@@ -1,0 +1,62 @@
+"""Counters of each device since the agent, or the recording, began; they only grow."""
+
+from collections import Counter
+
+from rightsizer.domain.entry import Entry
+from rightsizer.domain.histogram import Histogram
+from rightsizer.domain.report import Totals
+from rightsizer.domain.signal import SIGNALS, Signal
+from rightsizer.domain.state import Cause, Condition, State
+from rightsizer.domain.units import Nanoseconds, Unit, seconds
+
+__all__ = ["RunningTotals"]
+
+
+class RunningTotals:
+    """The totals of one device while they grow."""
+
+    def __init__(self) -> None:
+        self._states: Counter[State] = Counter()
+        self._conditions: Counter[Condition] = Counter()
+        self._waste_seconds: dict[Cause, float] = {}
+        self._waste_joules: dict[Cause, float] = {}
+        self._used_seconds = 0.0
+        self._used_joules = 0.0
+        self._distributions: dict[Signal, Histogram] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Add one stretch of the device's time."""
+        duration = entry.duration
+        self._states[entry.state] += duration
+        for condition in entry.conditions:
+            self._conditions[condition] += duration
+        for signal, value in entry.signals.items():
+            if SIGNALS[signal].unit is Unit.RATIO:
+                self._distributions.setdefault(signal, Histogram()).add(value, duration)
+        if entry.used_ratio is not None:
+            self._add_waste(entry, entry.used_ratio)
+
+    def totals(self) -> Totals:
+        """The totals so far. Distributions are shared with the running ones, not copied."""
+        return Totals(
+            state_seconds={state: seconds(time) for state, time in self._states.items()},
+            condition_seconds={name: seconds(time) for name, time in self._conditions.items()},
+            waste_seconds=dict(self._waste_seconds),
+            waste_joules=dict(self._waste_joules),
+            used_seconds=self._used_seconds,
+            used_joules=self._used_joules,
+            distributions=dict(self._distributions),
+        )
+
+    @property
+    def accounted(self) -> Nanoseconds:
+        """All the time that has a state."""
+        return self._states.total()
+
+    def _add_waste(self, entry: Entry, used_ratio: float) -> None:
+        length, joules = seconds(entry.duration), entry.energy_joules or 0.0
+        self._used_seconds += used_ratio * length
+        self._used_joules += used_ratio * joules
+        for cause, part in entry.waste.items():
+            self._waste_seconds[cause] = self._waste_seconds.get(cause, 0.0) + part * length
+            self._waste_joules[cause] = self._waste_joules.get(cause, 0.0) + part * joules

@@ -1,0 +1,189 @@
+"""What was used of a device over one stretch, and where the rest of it went."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.accounting.signals import clock_ratio, highest, tier_of
+from rightsizer.domain.device import Device
+from rightsizer.domain.settings import setting
+from rightsizer.domain.signal import PIPES, Signal
+from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
+
+__all__ = ["Usage", "UsageSettings", "usage", "waste"]
+
+_CAUSES: Final = {
+    State.IDLE_EMPTY: Cause.IDLE,
+    State.IDLE_HELD: Cause.IDLE,
+    State.HIDDEN_STALL: Cause.STALLED,
+    State.HOST_BOUND: Cause.HOST,
+    State.STORAGE_BOUND: Cause.STORAGE,
+    State.PCIE_BOUND: Cause.PCIE,
+    State.LAUNCH_BOUND: Cause.LAUNCH,
+}
+"""States with a cause of their own; in the others it is throttling, then headroom."""
+
+_THROTTLES: Final = frozenset(
+    {Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED, Condition.HARDWARE_SLOWDOWN}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSettings:
+    """What counts as all of a resource."""
+
+    working_power_ratio: float = setting(
+        0.6,
+        help="Power at which a busy device is taken to work fully where no profiling is.",
+        unit="ratio",
+        minimum=0.1,
+        maximum=1,
+        source="recommending 6.3, tier N",
+    )
+    link_achievable_ratio: float = setting(
+        0.9,
+        help="What a copy reaches of a PCIe or NVLink direction.",
+        unit="ratio",
+        minimum=0.1,
+        maximum=1,
+        source="sizing 9: 85-92 % achievable",
+    )
+    compute_saturated_ratio: float = setting(
+        0.9,
+        help="Used part of the achievable compute from which on it is at its limit.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="recommending 2.5: tensor about 0.93 at saturation",
+    )
+    memory_saturated_ratio: float = setting(
+        0.95,
+        help="Memory in use from which on it is at its limit.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="recommending 3",
+    )
+    bandwidth_saturated_ratio: float = setting(
+        0.65,
+        help="Memory traffic from which on it is at its limit.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="design 5.2; practical peak about 0.8",
+    )
+    link_saturated_ratio: float = setting(
+        0.6,
+        help="Traffic of a link's direction from which on it is at its limit.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="design 5.2",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What was used, by resource."""
+
+    shares: Mapping[Resource, float]
+    compute_at_least: float | None
+    saturated: frozenset[Resource]
+    used_ratio: float | None
+    """Of the most used resource's achievable part; memory capacity does not count as work."""
+
+
+def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettings) -> Usage:
+    """What was used of each resource; a resource that nobody measures is left out.
+
+    Compute has two bounds: at least the largest pipe over what is achievable, at most the SM
+    activity, both at the clock that ran. Without profiling it is the busy share, weighed by
+    power where that is known (recommending 6.3).
+    """
+    at_least, at_most = _compute_bounds(signals, device, settings)
+    found = {
+        Resource.COMPUTE: at_most,
+        Resource.MEMORY: signals.get(Signal.MEMORY_USED),
+        Resource.MEMORY_BANDWIDTH: signals.get(Signal.DRAM_ACTIVE),
+        Resource.PCIE: highest(signals, Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT),
+        Resource.NVLINK: highest(signals, Signal.NVLINK_RECEIVE, Signal.NVLINK_TRANSMIT),
+    }
+    shares = {resource: share for resource, share in found.items() if share is not None}
+    work = at_most if at_least is None else at_least
+    limits = (
+        (Resource.COMPUTE, work, settings.compute_saturated_ratio),
+        (Resource.MEMORY, shares.get(Resource.MEMORY), settings.memory_saturated_ratio),
+        (
+            Resource.MEMORY_BANDWIDTH,
+            shares.get(Resource.MEMORY_BANDWIDTH),
+            settings.bandwidth_saturated_ratio,
+        ),
+        (Resource.PCIE, shares.get(Resource.PCIE), settings.link_saturated_ratio),
+        (Resource.NVLINK, shares.get(Resource.NVLINK), settings.link_saturated_ratio),
+    )
+    return Usage(
+        shares,
+        at_least,
+        frozenset(resource for resource, share, at in limits if share is not None and share >= at),
+        _used(shares, work, device, settings),
+    )
+
+
+def waste(
+    state: State,
+    conditions: frozenset[Condition],
+    used_ratio: float | None,
+    clock: float,
+) -> dict[Cause, float]:
+    """The unused part of a stretch by cause; with the used part it sums to 1.
+
+    Empty where the state or the use is unknown.
+    """
+    if used_ratio is None or state is State.UNKNOWN:
+        return {}
+    unused = 1.0 - used_ratio
+    if unused <= 0.0:
+        return {}
+    if state in _CAUSES:
+        return {_CAUSES[state]: unused}
+    throttled = min(unused, 1.0 - clock) if conditions & _THROTTLES else 0.0
+    parts = {Cause.THROTTLED: throttled, Cause.HEADROOM: unused - throttled}
+    return {cause: part for cause, part in parts.items() if part > 0.0}
+
+
+def _compute_bounds(
+    signals: Mapping[Signal, float], device: Device, settings: UsageSettings
+) -> tuple[float | None, float | None]:
+    tier = tier_of(signals)
+    busy = signals.get(Signal.GPU_BUSY)
+    if tier is Tier.PROFILING:
+        pipe = highest(signals, *PIPES)
+        clock = clock_ratio(signals, device)
+        at_least = (
+            None if pipe is None else min(1.0, pipe / device.achievable_compute_ratio) * clock
+        )
+        at_most = signals.get(Signal.SM_WORK, None if busy is None else busy * clock)
+        if at_least is not None and at_most is not None:
+            at_most = max(at_least, at_most)
+        return at_least, at_most
+    power = signals.get(Signal.POWER)
+    if busy is None or power is None:
+        return None, busy
+    return None, busy * min(1.0, power / settings.working_power_ratio)
+
+
+def _used(
+    shares: Mapping[Resource, float],
+    work: float | None,
+    device: Device,
+    settings: UsageSettings,
+) -> float | None:
+    achieved = [] if work is None else [work]
+    for resource, achievable in (
+        (Resource.MEMORY_BANDWIDTH, device.achievable_bandwidth_ratio),
+        (Resource.PCIE, settings.link_achievable_ratio),
+        (Resource.NVLINK, settings.link_achievable_ratio),
+    ):
+        if resource in shares:
+            achieved.append(shares[resource] / achievable)
+    return min(1.0, max(achieved)) if achieved else None

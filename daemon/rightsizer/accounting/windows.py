@@ -1,0 +1,187 @@
+"""Windows over one device's past: rings of small windows that merge into any span.
+
+Five-minute windows answer spans up to a day, hourly ones up to thirty days. Closed ones are
+kept as bytes; the running sums for the exported spans are kept up by adding and subtracting.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rightsizer.accounting.builder import WindowBuilder
+from rightsizer.accounting.decay import DecayedDemands, DecaySettings
+from rightsizer.accounting.window_form import decode, encode
+from rightsizer.domain.entry import Entry
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.domain.window import Window
+
+__all__ = ["FINE_SPAN", "DeviceWindows"]
+
+_MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+FINE_SPAN: Final = 5 * _MINUTE
+"""The span of the smallest window that is kept; it divides the hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    start: Nanoseconds
+    data: bytes
+
+
+class _Ring:
+    """Windows of one length, oldest first, with a running sum of those within a span."""
+
+    def __init__(self, uuid: str, kept: Nanoseconds, summed: Nanoseconds) -> None:
+        self._uuid, self._kept, self._summed = uuid, kept, summed
+        self._closed: deque[_Closed] = deque()
+        self._sum = WindowBuilder(uuid)
+        self._left = 0  # How many of the oldest windows have already left the sum.
+
+    def append(self, window: Window) -> None:
+        self._closed.append(_Closed(window.start, encode(window)))
+        self._sum.merge(window)
+        self._expire(window.end)
+
+    def since(self, start: Nanoseconds) -> Iterable[Window]:
+        """The closed windows that begin at a time or later."""
+        newest_first = []
+        for closed in reversed(self._closed):
+            if closed.start < start:
+                break
+            newest_first.append(decode(self._uuid, closed.data))
+        return reversed(newest_first)
+
+    def total(self) -> Window:
+        """The sum of the windows within the summed span."""
+        return self._sum.window()
+
+    def _expire(self, now: Nanoseconds) -> None:
+        while (
+            self._left < len(self._closed) and self._closed[self._left].start < now - self._summed
+        ):
+            self._sum.subtract(decode(self._uuid, self._closed[self._left].data))
+            self._left += 1
+        while self._closed and self._closed[0].start < now - self._kept:
+            self._closed.popleft()
+            self._left -= 1
+
+
+class DeviceWindows:
+    """All that is remembered of one device, bounded whatever happens."""
+
+    def __init__(self, uuid: str, decay: DecaySettings | None = None) -> None:
+        self.uuid = uuid
+        self._fine = _Ring(uuid, kept=_DAY, summed=_DAY)
+        self._coarse = _Ring(uuid, kept=30 * _DAY, summed=7 * _DAY)
+        self._open = WindowBuilder(uuid)
+        self._open_hour = WindowBuilder(uuid)
+        self._open_start: Nanoseconds | None = None
+        self.demands = DecayedDemands(decay)
+        """Of the closed windows."""
+
+    def add(self, entry: Entry) -> list[Window]:
+        """Add a stretch; the five-minute windows that it closed."""
+        closed: list[Window] = []
+        for part in split(entry):
+            slot = part.end - 1 - (part.end - 1) % FINE_SPAN
+            if self._open_start is not None and slot > self._open_start:
+                closed.append(self._close())
+            if self._open_start is None or slot > self._open_start:
+                self._open_start = slot
+            self._open.add(part)
+        return closed
+
+    def restore(self, window: Window) -> None:
+        """Put back a closed window from a history, oldest first."""
+        if self._open_hour_is_over(window.start):
+            self._close_hour()
+        self._remember(window)
+
+    def open_window(self) -> Window | None:
+        """The five minutes that are still running, `None` where nothing was added yet."""
+        return None if self._open.is_empty else self._open.window()
+
+    def window(self, span: Nanoseconds, now: Nanoseconds) -> Window:
+        """The last span of time, to the grain of the ring that covers it.
+
+        Spans up to a day are read from five-minute windows, longer ones from hourly windows.
+        """
+        builder = WindowBuilder(self.uuid)
+        if span <= _DAY:
+            for window in self._fine.since(now - span):
+                builder.merge(window)
+        else:
+            for window in self._coarse.since(now - span):
+                builder.merge(window)
+            if not self._open_hour.is_empty:
+                builder.merge(self._open_hour.window())
+        if not self._open.is_empty:
+            builder.merge(self._open.window())
+        return builder.window()
+
+    def day(self) -> Window:
+        """The last 24 hours."""
+        return self._with_open(self._fine.total())
+
+    def week(self) -> Window:
+        """The last 7 days."""
+        builder = WindowBuilder(self.uuid)
+        builder.merge(self._coarse.total())
+        if not self._open_hour.is_empty:
+            builder.merge(self._open_hour.window())
+        return self._with_open(builder.window())
+
+    def strip(self, now: Nanoseconds) -> Iterable[Window]:
+        """The five-minute windows of the last day, oldest first, the running one included."""
+        yield from self._fine.since(now - _DAY)
+        if not self._open.is_empty:
+            yield self._open.window()
+
+    def _with_open(self, window: Window) -> Window:
+        builder = WindowBuilder(self.uuid)
+        builder.merge(window)
+        if not self._open.is_empty:
+            builder.merge(self._open.window())
+        return builder.window()
+
+    def _close(self) -> Window:
+        window = self._open.window()
+        self._open = WindowBuilder(self.uuid)
+        if self._open_hour_is_over(window.start):
+            self._close_hour()
+        self._remember(window)
+        return window
+
+    def _remember(self, window: Window) -> None:
+        self._fine.append(window)
+        self._open_hour.merge(window)
+        self.demands.add(window)
+
+    def _open_hour_is_over(self, start: Nanoseconds) -> bool:
+        if self._open_hour.is_empty:
+            return False
+        return start // _HOUR > (self._open_hour.end - 1) // _HOUR
+
+    def _close_hour(self) -> None:
+        self._coarse.append(self._open_hour.window())
+        self._open_hour = WindowBuilder(self.uuid)
+
+
+def split(entry: Entry) -> Iterable[Entry]:
+    """The entry in parts that do not cross the border of a five-minute window."""
+    start = entry.start
+    while (border := start - start % FINE_SPAN + FINE_SPAN) < entry.end:
+        yield _part(entry, start, border)
+        start = border
+    yield entry if start == entry.start else _part(entry, start, entry.end)
+
+
+def _part(entry: Entry, start: Nanoseconds, end: Nanoseconds) -> Entry:
+    joules = entry.energy_joules
+    share = (end - start) / entry.duration
+    return replace(
+        entry, start=start, end=end, energy_joules=None if joules is None else joules * share
+    )

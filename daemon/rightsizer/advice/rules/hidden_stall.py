@@ -1,0 +1,94 @@
+"""GPUs that spin: busy by NVML's word while they draw no power and compute nothing.
+
+Ranks that wait in a collective look 100 % busy; the GPU that does not spin is the one they
+wait for (NVIDIA/nccl#968; recommending 1.1, 1.2).
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.confidence import direct_factors
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Risk
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import State, Tier
+from rightsizer.domain.units import format_duration
+from rightsizer.domain.workload import Workload
+
+__all__ = ["RULE", "HiddenStallSettings"]
+
+NAME: Final = "hidden_stall"
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenStallSettings:
+    """From when on spinning is a finding."""
+
+    on_ratio: float = setting(
+        0.3,
+        help="Share of the span that a GPU must spin.",
+        unit="ratio",
+        minimum=0.01,
+        maximum=1,
+        source="recommending 6.2",
+    )
+    minimum_known_seconds: float = setting(
+        60.0,
+        help="Known time under which the rule abstains.",
+        unit="seconds",
+        minimum=0,
+        source="one learned idle draw",
+    )
+    conduct: Conduct = field(default_factory=Conduct)
+
+
+def judge(case: Case, settings: HiddenStallSettings) -> Finding:
+    """Whether a GPU of the workload spun, and which one the others waited for."""
+    known = min((window.known_seconds for window in case.windows), default=0.0)
+    if known < settings.minimum_known_seconds:
+        why = f"only {format_duration(known)} of telemetry"
+        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+    if all(window.tier in (Tier.BASIC, Tier.NONE) for window in case.windows):
+        why = "without power or profiling a spinning GPU looks like a working one"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    shares = {window.uuid: window.share(State.HIDDEN_STALL) for window in case.windows}
+    share = max(shares.values())
+    factors = direct_factors(case, share, settings.on_ratio)
+    evidence: dict[str, object] = {
+        "stalled_ratio": {uuid: round(each, 4) for uuid, each in shares.items()},
+        "threshold_ratio": settings.on_ratio,
+    }
+    if share < settings.on_ratio:
+        summary = f"{names_of(case.devices)}: stalled {share:.0%} of the time."
+        opposite = factors | {"certainty": 1.0 - factors["certainty"]}
+        return find_nothing(NAME, case, summary, opposite, evidence)
+    stalled = [device for device in case.devices if shares[device.uuid] >= settings.on_ratio]
+    waited_for = [device for device in case.devices if device not in stalled]
+    suspect = f"; they wait for {names_of(waited_for)}" if waited_for else ""
+    holder = f" of {case.workload.name}" if case.workload else ""
+    return complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.INEFFICIENT,
+            reasons=(Reason.HIDDEN_STALL,),
+            action=Action.INVESTIGATE_STRAGGLER,
+            summary=(
+                f"{names_of(stalled)}{holder}: busy without working {share:.0%} of the last "
+                f"{format_duration(known)}{suspect}."
+            ),
+            factors=factors,
+            risk=Risk.VERY_LOW,
+            evidence=evidence,
+            culprits=tuple(device.uuid for device in waited_for or stalled),
+        ),
+    )
+
+
+def conduct(_: Workload | None, settings: HiddenStallSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+RULE: Final = Rule(NAME, HiddenStallSettings(), judge, conduct)

@@ -1,0 +1,116 @@
+"""GPUs whose memory is nearly full, so that the next allocation may fail.
+
+Memory that a framework preallocates is full by design and says nothing; the rule abstains.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.confidence import direct_factors
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Risk
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import Condition, Resource
+from rightsizer.domain.units import format_duration
+from rightsizer.domain.workload import Allocator, Workload, WorkloadClass
+
+__all__ = ["RULE", "NearOutOfMemorySettings"]
+
+NAME: Final = "near_out_of_memory"
+
+
+@dataclass(frozen=True, slots=True)
+class NearOutOfMemorySettings:
+    """From when on full memory is a finding."""
+
+    on_ratio: float = setting(
+        0.05,
+        help="Share of the span during which the memory must be nearly full.",
+        unit="ratio",
+        minimum=0.001,
+        maximum=1,
+        source="design 5.4: under-provisioned from 0.05 of the time on",
+    )
+    minimum_known_seconds: float = setting(
+        60.0,
+        help="Known time under which the rule abstains.",
+        unit="seconds",
+        minimum=0,
+        source="a minute of readings",
+    )
+    conduct: Conduct = field(default_factory=Conduct)
+
+
+def judge(case: Case, settings: NearOutOfMemorySettings) -> Finding:
+    """Whether a GPU of the workload was nearly out of memory, where that means something."""
+    known = min((window.known_seconds for window in case.windows), default=0.0)
+    if known < settings.minimum_known_seconds:
+        why = f"only {format_duration(known)} of telemetry"
+        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+    if not any(Resource.MEMORY in window.demands for window in case.windows):
+        why = "no memory reading while the GPU was held"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    if any(each.memory_is_preallocated for each in case.provisioning):
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, _why_preallocated(case))
+    shares = {
+        window.uuid: window.condition_share(Condition.NEAR_OUT_OF_MEMORY) for window in case.windows
+    }
+    share = max(shares.values())
+    factors = direct_factors(case, share, settings.on_ratio)
+    evidence: dict[str, object] = {
+        "near_out_of_memory_ratio": {uuid: round(each, 4) for uuid, each in shares.items()},
+        "memory_peak_ratio": {
+            window.uuid: window.demands[Resource.MEMORY].maximum()
+            for window in case.windows
+            if Resource.MEMORY in window.demands
+        },
+        "threshold_ratio": settings.on_ratio,
+    }
+    if share < settings.on_ratio:
+        summary = f"{names_of(case.devices)}: nearly out of memory {share:.1%} of the time."
+        opposite = factors | {"certainty": 1.0 - factors["certainty"]}
+        return find_nothing(NAME, case, summary, opposite, evidence)
+    full = [device for device in case.devices if shares[device.uuid] >= settings.on_ratio]
+    holder = f" of {case.workload.name}" if case.workload else ""
+    return complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.UNDERPROVISIONED,
+            reasons=(Reason.GPU_MEMORY_UNDERPROVISIONED,),
+            action=_action(case.workload),
+            summary=(
+                f"{names_of(full)}{holder}: memory nearly full {share:.0%} of the last "
+                f"{format_duration(known)}; the next allocation may fail."
+            ),
+            factors=factors,
+            risk=Risk.VERY_LOW,
+            evidence=evidence,
+            culprits=tuple(device.uuid for device in full),
+        ),
+    )
+
+
+def conduct(_: Workload | None, settings: NearOutOfMemorySettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _why_preallocated(case: Case) -> str:
+    if case.workload and case.workload.allocator is Allocator.PREALLOCATING:
+        return "the framework preallocates, so memory held is not memory needed"
+    return (
+        "memory in use is high and never changes, as with a preallocating framework; state "
+        "the allocator in a policy to have it judged"
+    )
+
+
+def _action(workload: Workload | None) -> Action:
+    """An unknown class gets no advice on the type of GPU (design 5.5)."""
+    if workload is None or workload.workload_class is WorkloadClass.UNKNOWN:
+        return Action.NONE
+    return Action.CHANGE_GPU_TYPE
+
+
+RULE: Final = Rule(NAME, NearOutOfMemorySettings(), judge, conduct)

@@ -1,0 +1,103 @@
+"""What a rule is: its settings, a judgement of one case, and how its advice behaves."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from rightsizer.domain.finding import Case, Finding
+from rightsizer.domain.settings import setting
+from rightsizer.domain.workload import Workload
+
+__all__ = ["Conduct", "Rule", "RuleSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """When a verdict becomes advice, and when advice is withdrawn."""
+
+    long_seconds: float = setting(
+        3600.0,
+        help="Span over which the finding must hold.",
+        unit="seconds",
+        minimum=600,
+        source="recommending 6.2",
+    )
+    short_seconds: float = setting(
+        600.0,
+        help="Span at its end over which it must hold too, so that what is over opens nothing.",
+        unit="seconds",
+        minimum=300,
+        source="recommending 6.2",
+    )
+    minimum_known_seconds: float = setting(
+        3000.0,
+        help="Known time within the long span without which nothing is opened.",
+        unit="seconds",
+        minimum=0,
+        source="most of the long span",
+    )
+    minimum_confidence_ratio: float = setting(
+        0.5,
+        help="Confidence without which nothing is opened.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="recommending 6.2",
+    )
+    close_ratio: float = setting(
+        0.6,
+        help="Part of the opening threshold that the short span must fall below to close.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="recommending 6.2",
+    )
+    close_after_seconds: float = setting(
+        1800.0,
+        help="Time for which it must stay below.",
+        unit="seconds",
+        minimum=0,
+        source="recommending 6.2",
+    )
+
+
+class RuleSettings(Protocol):
+    """What the settings of every rule have."""
+
+    @property
+    def on_ratio(self) -> float:
+        """The share, or margin, from which on the finding is true."""
+
+    @property
+    def minimum_known_seconds(self) -> float:
+        """Known time under which the rule abstains."""
+
+
+Settings = TypeVar("Settings", bound=RuleSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[Settings]):
+    """A rule by its parts."""
+
+    name: str
+    settings: Settings
+    judge_with: Callable[[Case, Settings], Finding]
+    conduct_with: Callable[[Workload | None, Settings], Conduct]
+
+    def judge(self, case: Case) -> Finding:
+        """The verdict on one case."""
+        return self.judge_with(case, self.settings)
+
+    def conduct(self, workload: Workload | None) -> Conduct:
+        """How advice of this rule behaves for a workload."""
+        return self.conduct_with(workload, self.settings)
+
+    def relaxed(self, factor: float) -> "Rule[Settings]":
+        """The same rule with a lower threshold: what is still true enough to stay open."""
+        lowered: Any = self.settings
+        return replace(self, settings=replace(lowered, on_ratio=self.settings.on_ratio * factor))
+
+    def with_settings(self, settings: Settings) -> "Rule[Settings]":
+        """The same rule with an operator's settings."""
+        return replace(self, settings=settings)

@@ -1,0 +1,149 @@
+"""How a rule phrases its verdict: the three forms of a finding, and its stable id."""
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.advice.confidence import confidence_of
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
+from rightsizer.domain.units import seconds
+
+__all__ = ["Complaint", "abstain", "complain", "find_nothing", "finding_id", "names_of"]
+
+_SCHEMA: Final = "1"
+_ID_LENGTH: Final = 12
+_NO_SAVINGS: Final = Savings(reason="no price and no projected size is known for this action")
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a rule found."""
+
+    finding: FindingKind
+    reasons: tuple[Reason, ...]
+    action: Action
+    summary: str
+    factors: Mapping[str, float]
+    risk: Risk
+    evidence: Mapping[str, object]
+    culprits: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
+    target: str = ""
+    """The rounded target of the action, part of the id."""
+
+
+def complain(rule: str, case: Case, complaint: Complaint) -> Finding:
+    """A finding that asks for something."""
+    return Finding(
+        id=finding_id(case.key, complaint.reasons[0], complaint.action, complaint.target),
+        rule=rule,
+        finding=complaint.finding,
+        reasons=complaint.reasons,
+        devices=_uuids(case),
+        culprits=complaint.culprits,
+        workload=_workload(case),
+        action=complaint.action,
+        summary=complaint.summary,
+        options=complaint.options,
+        confidence=confidence_of(complaint.factors),
+        confidence_factors={name: round(value, 3) for name, value in complaint.factors.items()},
+        risk=complaint.risk,
+        savings=_NO_SAVINGS,
+        evidence=_span(case) | dict(complaint.evidence),
+    )
+
+
+def find_nothing(
+    rule: str,
+    case: Case,
+    summary: str,
+    factors: Mapping[str, float],
+    evidence: Mapping[str, object],
+) -> Finding:
+    """A finding that the rule has nothing to complain of."""
+    return Finding(
+        id=finding_id(case.key, rule, Action.NONE, ""),
+        rule=rule,
+        finding=FindingKind.OPTIMIZED,
+        reasons=(),
+        devices=_uuids(case),
+        culprits=(),
+        workload=_workload(case),
+        action=Action.NONE,
+        summary=summary,
+        options=(),
+        confidence=confidence_of(factors),
+        confidence_factors={name: round(value, 3) for name, value in factors.items()},
+        risk=Risk.VERY_LOW,
+        savings=Savings(reason="nothing to save"),
+        evidence=_span(case) | dict(evidence),
+    )
+
+
+def abstain(rule: str, case: Case, reason: Reason, why: str) -> Finding:
+    """A finding that the rule cannot say, and why."""
+    return Finding(
+        id=finding_id(case.key, rule, reason, ""),
+        rule=rule,
+        finding=FindingKind.UNKNOWN,
+        reasons=(reason,),
+        devices=_uuids(case),
+        culprits=(),
+        workload=_workload(case),
+        action=Action.NONE,
+        summary=f"No verdict: {why}.",
+        options=(),
+        confidence=0.0,
+        confidence_factors={},
+        risk=Risk.UNKNOWN,
+        savings=Savings(reason="no verdict"),
+        evidence=_span(case),
+        abstained=why,
+    )
+
+
+def finding_id(key: str, reason: str, action: str, target: str) -> str:
+    """Twelve characters that stay the same as long as the same is said of the same workload."""
+    text = f"{_SCHEMA}|{key}|{reason}|{action}|{target}"
+    digest = hashlib.sha256(text.encode()).digest()
+    return base64.b32encode(digest).decode().lower()[:_ID_LENGTH]
+
+
+def names_of(devices: Sequence[Device]) -> str:
+    """Devices for a person: `GPU 3`, `GPUs 0, 1 and 2`, `MIG instance 1g.10gb of GPU 4`."""
+    if len(devices) == 1:
+        (device,) = devices
+        kind = f"MIG instance {device.mig.profile} on GPU" if device.mig else "GPU"
+        return f"{kind} {device.index}"
+    numbers = [str(device.index) for device in devices]
+    return f"GPUs {', '.join(numbers[:-1])} and {numbers[-1]}"
+
+
+def _uuids(case: Case) -> tuple[str, ...]:
+    return tuple(device.uuid for device in case.devices)
+
+
+def _workload(case: Case) -> str | None:
+    return None if case.workload is None else case.workload.key
+
+
+def _span(case: Case) -> dict[str, object]:
+    windows = case.windows
+    return {
+        "window_seconds": max((seconds(w.end - w.start) for w in windows), default=0.0),
+        "known_seconds": min((w.known_seconds for w in windows), default=0.0),
+        "coverage_ratio": round(min((w.coverage_ratio for w in windows), default=0.0), 4),
+        "tier": [str(window.tier) for window in windows],
+    }

@@ -1,0 +1,335 @@
+"""A small JSON client: few tries, patience where the peer asks for it, failures as values.
+
+A peer that is away is an everyday thing, so it is never an exception. urllib3 is imported at the
+first request, because most agents never make one.
+"""
+
+import json
+import random
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import urlencode, urlsplit
+
+from rightsizer import __version__
+from rightsizer.domain.settings import setting
+
+if TYPE_CHECKING:
+    import urllib3
+
+__all__ = ["Failure", "FailureKind", "HttpClient", "HttpSettings", "Response", "Result"]
+
+_RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
+_IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+_EXCERPT_LENGTH: Final = 200
+_CHUNK_BYTES: Final = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How patient the client is."""
+
+    timeout_seconds: float = setting(
+        5.0,
+        help="How long a peer may take to accept a connection, and to answer.",
+        unit="seconds",
+        minimum=0.1,
+        maximum=60.0,
+    )
+    tries: int = setting(
+        3,
+        help="How often a request is sent at most, where sending it again does no harm.",
+        minimum=1,
+        maximum=10,
+    )
+    backoff_seconds: float = setting(
+        0.5,
+        help="The wait before the second try; it doubles with each further one.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=30.0,
+    )
+    retry_after_maximum_seconds: float = setting(
+        10.0,
+        help="The longest wait that a peer may ask for; beyond it the request fails at once.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=300.0,
+    )
+    response_maximum_bytes: int = setting(
+        8 * 2**20,
+        help="The largest answer that is read.",
+        unit="bytes",
+        minimum=1024,
+    )
+    ca_file: str = setting(
+        "",
+        help="A PEM file with the authorities to trust; empty for the system's own.",
+    )
+
+
+class FailureKind(StrEnum):
+    """What kept a request from being answered well."""
+
+    AWAY = "away"
+    """No connection: nothing was sent."""
+    UNTRUSTED = "untrusted"
+    """TLS could not be agreed upon: nothing was sent."""
+    CREDENTIAL = "credential"
+    """The token could not be read: nothing was sent."""
+    INTERRUPTED = "interrupted"
+    """The request was sent and no whole answer came: it may have been carried out."""
+    REFUSED = "refused"
+    """An answer with a status that is not a success."""
+    MALFORMED = "malformed"
+    """A success whose body is not what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that was not answered well, and why."""
+
+    kind: FailureKind
+    message: str
+    status: int | None = None
+    retry_after_seconds: float | None = None
+    """How long the peer asked to be left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A successful answer; `body` is parsed JSON, `None` where the answer was empty."""
+
+    status: int
+    body: Any
+
+
+Result: TypeAlias = Response | Failure
+
+
+def _no_token() -> None:
+    return None
+
+
+class HttpClient:
+    """Talks JSON to one peer.
+
+    Args:
+        base_url: The address that every path is appended to; a path of its own may be in it.
+        settings: How patient the client is.
+        token: Gives the bearer token at each request, so that it may rotate; an `OSError` or
+            `ValueError` from it becomes a failure.
+        sleep: Waits between tries; an event's `wait` makes the wait interruptible.
+        jitter: A random number from 0 to 1.
+        wall_seconds: The time since the epoch, for a `Retry-After` that is a date.
+
+    Raises:
+        ValueError: the address is not an `http` or `https` one, or has a password in it.
+    """
+
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
+        self,
+        base_url: str,
+        settings: HttpSettings | None = None,
+        *,
+        token: Callable[[], str | None] = _no_token,
+        sleep: Callable[[float], object] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+        wall_seconds: Callable[[], float] = time.time,
+    ) -> None:
+        self.base_url = checked_url(base_url).rstrip("/")
+        self._settings = settings or HttpSettings()
+        self._token = token
+        self._sleep = sleep
+        self._jitter = jitter
+        self._wall_seconds = wall_seconds
+        self._pool: urllib3.PoolManager | None = None
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        body: Any = None,
+        idempotent: bool | None = None,
+    ) -> Result:
+        """Send a request and read its answer.
+
+        Args:
+            method: GET, POST, PATCH and so on.
+            path: Appended to the base address; starts with a slash.
+            query: Pairs, a key may repeat.
+            body: Sent as JSON unless `None`.
+            idempotent: Whether sending it twice does what once does; by the method if `None`.
+                What is not idempotent is tried again only if nothing was sent.
+        """
+        try:
+            headers = self._headers(body is not None)
+        except (OSError, ValueError) as error:
+            return Failure(FailureKind.CREDENTIAL, str(error))
+        url = self.base_url + path + ("?" + urlencode(query) if query else "")
+        payload = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        may_repeat = method in _IDEMPOTENT_METHODS if idempotent is None else idempotent
+        result = self._try(method, url, headers, payload)
+        for attempt in range(1, self._settings.tries):
+            if isinstance(result, Response) or not _is_worth_retrying(result, may_repeat):
+                break
+            asked = result.retry_after_seconds
+            if asked is not None and asked > self._settings.retry_after_maximum_seconds:
+                break
+            self._sleep(self._backoff_seconds(attempt) if asked is None else asked)
+            result = self._try(method, url, headers, payload)
+        return result
+
+    def close(self) -> None:
+        """Let go of idle connections; the next request makes new ones."""
+        if self._pool is not None:
+            self._pool.clear()
+
+    def _backoff_seconds(self, attempt: int) -> float:
+        whole: float = self._settings.backoff_seconds * 2 ** (attempt - 1)
+        return whole * (0.5 + self._jitter() / 2)
+
+    def _headers(self, has_body: bool) -> dict[str, str]:  # noqa: FBT001 - private, one caller.
+        headers = {"Accept": "application/json", "User-Agent": f"rightsizer/{__version__}"}
+        if has_body:
+            headers["Content-Type"] = "application/json"
+        token = self._token()
+        if token is not None:
+            if not token.isascii() or not token.isprintable():
+                raise ValueError("the token has characters that no header may hold")
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+    def _try(self, method: str, url: str, headers: dict[str, str], payload: bytes | None) -> Result:
+        import urllib3  # noqa: PLC0415 - costs 10 MB and 50 ms; most agents never need it.
+        from urllib3 import exceptions  # noqa: PLC0415 - the same.
+
+        if self._pool is None:
+            ca_file = self._settings.ca_file or None
+            self._pool = urllib3.PoolManager(num_pools=1, maxsize=1, ca_certs=ca_file)
+        peer = urlsplit(url).netloc
+        deadline = time.monotonic() + self._settings.timeout_seconds
+        try:
+            answer = self._pool.request(
+                method,
+                url,
+                body=payload,
+                headers=headers,
+                timeout=urllib3.Timeout(self._settings.timeout_seconds),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            with answer:
+                raw = self._read(answer, deadline)
+        except (exceptions.NewConnectionError, exceptions.ConnectTimeoutError) as error:
+            return Failure(FailureKind.AWAY, f"{peer} cannot be reached: {_cause(error)}")
+        except (exceptions.ReadTimeoutError, TimeoutError):
+            waited = f"{self._settings.timeout_seconds:g} s"
+            return Failure(FailureKind.INTERRUPTED, f"{peer} did not answer within {waited}")
+        except (exceptions.SSLError, OSError) as error:
+            # A file of authorities that cannot be read is an OSError too.
+            return Failure(FailureKind.UNTRUSTED, f"{peer} cannot be trusted: {_cause(error)}")
+        except exceptions.HTTPError as error:
+            return Failure(FailureKind.INTERRUPTED, f"{peer} broke off: {_cause(error)}")
+        return self._judge(peer, answer, raw, headers.get("Authorization", ""))
+
+    def _read(self, answer: "urllib3.BaseHTTPResponse", deadline: float) -> bytes | None:
+        """The body; `None` where it is larger than allowed."""
+        parts: list[bytes] = []
+        size = 0
+        while chunk := answer.read1(_CHUNK_BYTES):
+            size += len(chunk)
+            if size > self._settings.response_maximum_bytes:
+                return None
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            parts.append(chunk)
+        return b"".join(parts)
+
+    def _judge(
+        self, peer: str, answer: "urllib3.BaseHTTPResponse", raw: bytes | None, authorization: str
+    ) -> Result:
+        if raw is None:
+            size = f"{self._settings.response_maximum_bytes} bytes"
+            return Failure(FailureKind.MALFORMED, f"{peer} answered with more than {size}")
+        if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own numbers.
+            try:
+                return Response(answer.status, json.loads(raw) if raw.strip() else None)
+            except (ValueError, RecursionError):
+                return Failure(
+                    FailureKind.MALFORMED,
+                    f"{peer} answered {answer.status} with something that is not JSON; "
+                    "is a login page or a proxy in the way?",
+                    answer.status,
+                )
+        where = answer.headers.get("Location")
+        message = f"{peer} answered {answer.status}"
+        if where is not None:
+            message += f" and points to {where}; use the address that it points to"
+        elif text := _excerpt(raw, authorization):
+            message += f": {text}"
+        return Failure(
+            FailureKind.REFUSED,
+            message,
+            answer.status,
+            _retry_after_seconds(answer.headers.get("Retry-After"), self._wall_seconds()),
+        )
+
+
+def checked_url(url: str) -> str:
+    """The same address, if a client can use it.
+
+    Raises:
+        ValueError: it is not an `http` or `https` one, or has a password in it.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"'{url}' is not an address; write it like 'https://grafana.example.org'")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"the address of '{parts.hostname}' has a password in it; use a token")
+    if parts.query or parts.fragment:
+        raise ValueError(f"'{url}' has a query in it; end it at the path")
+    return url
+
+
+def _is_worth_retrying(failure: Failure, may_repeat: bool) -> bool:  # noqa: FBT001 - private.
+    if failure.kind is FailureKind.AWAY:
+        return True
+    return may_repeat and failure.status in _RETRIED_STATUSES
+
+
+def _retry_after_seconds(header: str | None, now_seconds: float) -> float | None:
+    if header is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", header.strip()):
+        return float(header)
+    try:
+        until = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    return max(0.0, until.replace(tzinfo=until.tzinfo or UTC).timestamp() - now_seconds)
+
+
+def _excerpt(raw: bytes, authorization: str) -> str:
+    """The start of an error's body on one line, without the token should the peer echo it."""
+    text = raw.decode(errors="replace")
+    if token := authorization.removeprefix("Bearer "):
+        text = text.replace(token, "***")
+    return " ".join(text.split())[:_EXCERPT_LENGTH]
+
+
+def _cause(error: BaseException) -> str:
+    """What the operating system said, without urllib3's words around it."""
+    if isinstance(error.__cause__, OSError):
+        return str(error.__cause__)
+    if isinstance(error, OSError) or not error.args:
+        return str(error) or type(error).__name__
+    return str(error.args[-1])
