@@ -7,6 +7,7 @@ from typing import Final
 from rightsizer.accounting.books import Books, BooksSettings
 from rightsizer.accounting.builder import WindowBuilder
 from rightsizer.accounting.decay import DecaySettings
+from rightsizer.accounting.known import KnownDevice
 from rightsizer.accounting.provisioning import ProvisioningSettings, provision
 from rightsizer.accounting.totals import RunningTotals
 from rightsizer.accounting.windows import DeviceWindows
@@ -25,6 +26,8 @@ __all__ = ["CURRENT", "DAY", "WEEK", "AccountingSettings", "Accounts"]
 DAY: Final = "24h"
 WEEK: Final = "7d"
 CURRENT: Final = "current"
+_ABSENT_KEPT: Final = 64
+"""Accounts of devices that are not there; MIG reconfiguration makes new uuids each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,7 @@ class Accounts:
     def post(self, snapshot: Snapshot) -> list[Entry]:
         """Account for a snapshot; the entries that it gave."""
         self._devices = {device.uuid: device for device in snapshot.devices}
-        for uuid in self._accounts.keys() - self._devices.keys():
-            del self._accounts[uuid]
+        self._forget_absent()
         for device in snapshot.devices:
             self._account(device.uuid)
         entries = self._books.post(snapshot)
@@ -89,9 +91,22 @@ class Accounts:
             self._closed.extend(account.windows.add(entry))
         return entries
 
-    def restore(self, uuid: str, window: Window) -> None:
+    def restore(self, window: Window) -> None:
         """Put back a window from a history; oldest first for each device."""
-        self._account(uuid).windows.restore(window)
+        self._account(window.uuid).windows.restore(window)
+
+    def restore_device(self, known: KnownDevice) -> None:
+        """Put back a device and its holder from a history."""
+        self._devices.setdefault(known.device.uuid, known.device)
+        account = self._account(known.device.uuid)
+        account.holder, account.held_since = known.holder, known.held_since
+
+    def known_devices(self) -> tuple[KnownDevice, ...]:
+        """The devices of the last snapshot with their holders."""
+        return tuple(
+            KnownDevice(device, self._account(uuid).holder, self._account(uuid).held_since)
+            for uuid, device in self._devices.items()
+        )
 
     def take_closed(self) -> list[Window]:
         """The five-minute windows that were closed since the last call."""
@@ -175,6 +190,12 @@ class Accounts:
                 for window in windows
             ),
         )
+
+    def _forget_absent(self) -> None:
+        """Keep a device's account while it is away, but only so many of them."""
+        absent = [uuid for uuid in self._accounts if uuid not in self._devices]
+        for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
+            del self._accounts[uuid]
 
     def _account(self, uuid: str) -> _Account:
         if uuid not in self._accounts:

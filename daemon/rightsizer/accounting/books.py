@@ -177,6 +177,8 @@ class Books:
     def _forget(self, present: set[str]) -> None:
         for uuid in self._accounted.keys() - present:
             del self._accounted[uuid]
+        for uuid in self._power.keys() - present:
+            del self._power[uuid]
 
 
 def _unknown(uuid: str, start: Nanoseconds, end: Nanoseconds) -> Entry:

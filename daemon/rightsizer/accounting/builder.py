@@ -80,12 +80,11 @@ class WindowBuilder:
         self._compute_at_least.merge(window.compute_at_least)
 
     def subtract(self, window: Window) -> None:
-        """Take away a window that was merged before, the oldest first."""
+        """Take away a window that was merged before; start and end stay."""
         self._combine(window, -1)
         for resource, histogram in window.demands.items():
             self._demand(resource).subtract(histogram)
         self._compute_at_least.subtract(window.compute_at_least)
-        self._start = window.end
 
     def window(self) -> Window:
         """What was built so far, independent of what comes."""

@@ -145,6 +145,8 @@ def classify(observation: Observation, settings: ClassifySettings) -> Verdict:
         return Verdict(State.UNKNOWN, None, 1.0)
     activity = _activity(observation.signals, settings)
     if activity < _MATCH:
+        if not _sees_compute(observation.signals):
+            return Verdict(State.UNKNOWN, None, 1.0)
         state = State.IDLE_HELD if _is_held(observation, settings) else State.IDLE_EMPTY
         return Verdict(state, None, 1.0 - activity)
     scores = {state: signature(observation, settings) for state, signature in _SIGNATURES}
@@ -191,6 +193,11 @@ def _activity(signals: Mapping[Signal, float], settings: ClassifySettings) -> fl
     return max(_above(value, threshold) for value, threshold in witnesses)
 
 
+def _sees_compute(signals: Mapping[Signal, float]) -> bool:
+    """Whether a kernel would show; a single pipe at rest says nothing of the others."""
+    return Signal.GPU_BUSY in signals or Signal.SM_ACTIVE in signals
+
+
 def _is_held(observation: Observation, settings: ClassifySettings) -> bool:
     signals = observation.signals
     processes = signals.get(Signal.PROCESS_COUNT)
@@ -212,12 +219,10 @@ def _hidden_stall(observation: Observation, settings: ClassifySettings) -> float
     if pipes is not None or dram is not None:
         return min(
             _above(busy, settings.stall_busy_ratio),
-            1.0 if power is None else low_power,
+            low_power,
             1.0 if pipes is None else _below(pipes, settings.stall_pipe_ratio),
             1.0 if dram is None else _below(dram, settings.stall_dram_ratio),
         )
-    if power is None:
-        return 0.0
     needed = (
         settings.stall_busy_ratio if observation.peer_stalls else settings.stall_busy_alone_ratio
     )

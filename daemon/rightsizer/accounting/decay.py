@@ -58,17 +58,15 @@ class _Fading:
     def __init__(self, half_life_seconds: float) -> None:
         self._half_life = half_life_seconds
         self.histograms: dict[Resource, Histogram] = {}
-        self.compute_at_least = Histogram()
 
     def fade(self, elapsed: Nanoseconds) -> None:
         factor = 0.5 ** (seconds(elapsed) / self._half_life)
-        for histogram in (*self.histograms.values(), self.compute_at_least):
+        for histogram in self.histograms.values():
             histogram.decay(factor)
 
     def add(self, window: Window) -> None:
         for resource, histogram in window.demands.items():
             self.histograms.setdefault(resource, Histogram()).merge(histogram)
-        self.compute_at_least.merge(window.compute_at_least)
 
 
 class DecayedDemands:
@@ -83,7 +81,7 @@ class DecayedDemands:
     def add(self, window: Window) -> None:
         """Let time pass to the window's end, then add it."""
         elapsed = 0 if self._until is None else max(0, window.end - self._until)
-        self._until = window.end if self._until is None else max(self._until, window.end)
+        self._until = window.end
         for memory in (self._fast, self._slow):
             if elapsed:
                 memory.fade(elapsed)
@@ -101,7 +99,3 @@ class DecayedDemands:
             if known:
                 found[resource] = max(known)
         return found
-
-    def compute_at_least(self) -> float | None:
-        """The lower bound of the compute demand; `None` where it was never known."""
-        return self._fast.compute_at_least.quantile(self._settings.fast_quantile_ratio)

@@ -1,13 +1,11 @@
 """The history: closed windows of every device, on disk, bounded, and back again after a restart."""
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from typing import Final
 
 from rightsizer.accounting.builder import WindowBuilder
+from rightsizer.accounting.known import KnownDevice, from_text, to_text
 from rightsizer.accounting.window_form import decode, encode
-from rightsizer.domain.device import Device
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.window import Window
 from rightsizer.edge.database import Database
@@ -25,6 +23,7 @@ CREATE INDEX window_by_start ON window (start)
 """Times are nanoseconds since the epoch; `data` is a window in `window_form`."""
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
+_PAGE: Final = 500
 
 
 class History:
@@ -33,7 +32,7 @@ class History:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def save(self, windows: Iterable[Window], devices: Iterable[Device] = ()) -> None:
+    def save(self, windows: Iterable[Window], devices: Iterable[KnownDevice] = ()) -> None:
         """Write windows and what is known of devices, all or nothing.
 
         Raises:
@@ -41,7 +40,7 @@ class History:
         """
         rows = [(window.uuid, window.start, window.end, encode(window)) for window in windows]
         latest = max((finish for _, _, finish, _ in rows), default=0)
-        facts = [(device.uuid, json.dumps(asdict(device)), latest) for device in devices]
+        facts = [(known.device.uuid, to_text(known), latest) for known in devices]
         with self._database.transaction() as connection:
             connection.executemany("INSERT OR REPLACE INTO window VALUES (?, ?, ?, ?)", rows)
             connection.executemany("INSERT OR REPLACE INTO device VALUES (?, ?, ?)", facts)
@@ -51,44 +50,42 @@ class History:
 
         A row that cannot be understood is passed over.
         """
+        place = (since, "")
+        # Page by page: whoever reads slowly, or not to the end, holds no lock meanwhile.
+        while rows := self._page(place):
+            for _, uuid, data in rows:
+                window = _understood(uuid, data)
+                if window is not None:
+                    yield window
+            place = rows[-1][:2]
+
+    def devices(self) -> tuple[KnownDevice, ...]:
+        """The devices that were seen, by index; a row that cannot be understood is passed over."""
         with self._database.transaction() as connection:
-            rows = connection.execute(
-                "SELECT uuid, data FROM window WHERE start >= ? ORDER BY start, uuid", (since,)
-            )
-            for uuid, data in rows:
-                try:
-                    yield decode(uuid, data)
-                except ValueError:
-                    continue
+            rows = connection.execute("SELECT facts FROM device").fetchall()
+        found = []
+        for (text,) in rows:
+            try:
+                found.append(from_text(text))
+            except ValueError:
+                continue
+        return tuple(sorted(found, key=lambda known: (known.device.index, known.device.uuid)))
 
     def roll_up(self, before: Nanoseconds) -> int:
         """Merge windows that ended before a time into hourly ones; how many rows went away."""
         with self._database.transaction() as connection:
             rows = connection.execute(
-                "SELECT uuid, start, data FROM window WHERE finish <= ? AND finish - start < ?",
+                "SELECT uuid, data FROM window WHERE finish <= ? AND finish - start < ?",
                 (before, _HOUR // 2),
             ).fetchall()
-            hours: dict[tuple[str, int], list[tuple[int, bytes]]] = {}
-            for uuid, start, data in rows:
-                hours.setdefault((uuid, start // _HOUR), []).append((start, data))
-            removed = 0
+            hours: dict[tuple[str, int], list[Window]] = {}
+            for uuid, data in rows:
+                window = _understood(uuid, data)
+                if window is not None:
+                    hours.setdefault((uuid, window.start // _HOUR), []).append(window)
             for (uuid, _), parts in hours.items():
-                if len(parts) < 2:  # noqa: PLR2004 - one window is its own sum.
-                    continue
-                builder = WindowBuilder(uuid)
-                for _, data in parts:
-                    builder.merge(decode(uuid, data))
-                merged = builder.window()
-                connection.executemany(
-                    "DELETE FROM window WHERE uuid = ? AND start = ?",
-                    [(uuid, start) for start, _ in parts],
-                )
-                connection.execute(
-                    "INSERT OR REPLACE INTO window VALUES (?, ?, ?, ?)",
-                    (uuid, merged.start, merged.end, encode(merged)),
-                )
-                removed += len(parts) - 1
-        return removed
+                _replace(connection, uuid, parts)
+        return sum(len(parts) - 1 for parts in hours.values())
 
     def prune(self, before: Nanoseconds) -> int:
         """Forget windows that ended before a time, and devices not seen since; how many rows."""
@@ -103,3 +100,32 @@ class History:
     def size_bytes(self) -> int:
         """What the history takes on disk."""
         return self._database.size_bytes
+
+    def _page(self, after: tuple[int, str]) -> list[tuple[int, str, bytes]]:
+        with self._database.transaction() as connection:
+            return connection.execute(
+                "SELECT start, uuid, data FROM window WHERE (start, uuid) > (?, ?) "
+                "ORDER BY start, uuid LIMIT ?",
+                (*after, _PAGE),
+            ).fetchall()
+
+
+def _understood(uuid: str, data: bytes) -> Window | None:
+    try:
+        return decode(uuid, data)
+    except ValueError:
+        return None
+
+
+def _replace(connection: Connection, uuid: str, parts: Sequence[Window]) -> None:
+    builder = WindowBuilder(uuid)
+    for part in parts:
+        builder.merge(part)
+    merged = builder.window()
+    connection.executemany(
+        "DELETE FROM window WHERE uuid = ? AND start = ?", [(uuid, part.start) for part in parts]
+    )
+    connection.execute(
+        "INSERT OR REPLACE INTO window VALUES (?, ?, ?, ?)",
+        (uuid, merged.start, merged.end, encode(merged)),
+    )

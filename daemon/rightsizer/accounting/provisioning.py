@@ -15,6 +15,9 @@ __all__ = ["ProvisioningSettings", "provision"]
 _MEASURABLE_PRESSURE: Final = frozenset({Resource.MEMORY})
 """Resources whose shortage shows without the application's word."""
 
+_PLACES: Final = 6
+"""Digits of a difference of whole percents that are more than rounding."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningSettings:
@@ -88,16 +91,17 @@ def provision(
     Args:
         window: Whose distributions, saturation and pressure count.
         allocator: How the workload takes memory; where it preallocates, or looks so, nothing
-            is said of the memory that it needs.
+            is said of the memory that it needs or lacks.
         settings: Margins and thresholds.
         demands: Demands that go before those of the window (the `current` ones).
     """
     has_demand = seconds(window.active) >= settings.minimum_active_seconds
     found = _demands(window, settings) | dict(demands or {}) if has_demand else {}
+    under = _under(window)
     is_preallocated = holds_without_need(window, allocator, settings)
     if is_preallocated:
         found.pop(Resource.MEMORY, None)
-    under = _under(window)
+        under.pop(Resource.MEMORY, None)
     is_under = any(share >= settings.underprovisioned_ratio for share in under.values())
     resources = {
         resource: _resource(resource, found.get(resource), window, under, settings)
@@ -136,7 +140,8 @@ def holds_without_need(
     low, high = (memory.minimum(), memory.maximum()) if memory else (None, None)
     if low is None or high is None:
         return False
-    return low >= settings.preallocated_ratio and high - low <= settings.preallocated_spread_ratio
+    spread = round(high - low, _PLACES)
+    return low >= settings.preallocated_ratio and spread <= settings.preallocated_spread_ratio
 
 
 def _demands(window: Window, settings: ProvisioningSettings) -> dict[Resource, float]:

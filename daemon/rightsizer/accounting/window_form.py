@@ -11,6 +11,8 @@ from rightsizer.domain.window import Window
 __all__ = ["decode", "encode"]
 
 _VERSION: Final = 1
+_ALWAYS: Final = frozenset({"v", "start", "end"})
+"""A recording may begin at 0; the rest is left out where there is nothing to tell."""
 
 
 def encode(window: Window) -> bytes:
@@ -32,7 +34,7 @@ def encode(window: Window) -> bytes:
         "demands": {resource: _pairs(found) for resource, found in window.demands.items()},
         "compute_at_least": _pairs(window.compute_at_least),
     }
-    kept = {key: value for key, value in form.items() if value not in ({}, [], 0.0) or key == "v"}
+    kept = {key: value for key, value in form.items() if value or key in _ALWAYS}
     return json.dumps(kept, separators=(",", ":")).encode()
 
 
@@ -43,9 +45,9 @@ def decode(uuid: str, data: bytes) -> Window:
         ValueError: the bytes are not such a window, or of a newer form.
     """
     form: dict[str, Any] = json.loads(data)
-    if form.get("v") != _VERSION:
-        raise ValueError(f"window of form {form.get('v')}, this program reads {_VERSION}")
     try:
+        if form.get("v") != _VERSION:
+            raise ValueError(f"window of form {form.get('v')}, this program reads {_VERSION}")
         return Window(
             uuid=uuid,
             start=form["start"],

@@ -7,6 +7,7 @@ kept as bytes; the running sums for the exported spans are kept up by adding and
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from rightsizer.accounting.builder import WindowBuilder
@@ -28,6 +29,7 @@ FINE_SPAN: Final = 5 * _MINUTE
 @dataclass(frozen=True, slots=True)
 class _Closed:
     start: Nanoseconds
+    end: Nanoseconds
     data: bytes
 
 
@@ -41,30 +43,35 @@ class _Ring:
         self._left = 0  # How many of the oldest windows have already left the sum.
 
     def append(self, window: Window) -> None:
-        self._closed.append(_Closed(window.start, encode(window)))
+        self._closed.append(_Closed(window.start, window.end, encode(window)))
         self._sum.merge(window)
-        self._expire(window.end)
+        self.expire(window.end)
 
     def since(self, start: Nanoseconds) -> Iterable[Window]:
         """The closed windows that begin at a time or later."""
-        newest_first = []
-        for closed in reversed(self._closed):
-            if closed.start < start:
-                break
-            newest_first.append(decode(self._uuid, closed.data))
-        return reversed(newest_first)
+        return (decode(self._uuid, closed.data) for closed in self._closed if closed.start >= start)
 
     def total(self) -> Window:
         """The sum of the windows within the summed span."""
-        return self._sum.window()
+        if self._left == len(self._closed):
+            return Window(self._uuid, 0, 0)
+        summed = list(islice(self._closed, self._left, None))
+        return replace(
+            self._sum.window(),
+            start=min(closed.start for closed in summed),
+            end=max(closed.end for closed in summed),
+        )
 
-    def _expire(self, now: Nanoseconds) -> None:
-        while (
-            self._left < len(self._closed) and self._closed[self._left].start < now - self._summed
+    def expire(self, now: Nanoseconds) -> None:
+        """Let go what is too old, and what a clock that was set back left in the future."""
+        while self._left < len(self._closed) and _is_over(
+            self._closed[self._left], now, self._summed
         ):
             self._sum.subtract(decode(self._uuid, self._closed[self._left].data))
             self._left += 1
-        while self._closed and self._closed[0].start < now - self._kept:
+        if self._left == len(self._closed):
+            self._sum = WindowBuilder(self._uuid)  # Without what rounding left behind.
+        while self._left and _is_over(self._closed[0], now, self._kept):
             self._closed.popleft()
             self._left -= 1
 
@@ -87,10 +94,8 @@ class DeviceWindows:
         closed: list[Window] = []
         for part in split(entry):
             slot = part.end - 1 - (part.end - 1) % FINE_SPAN
-            if self._open_start is not None and slot > self._open_start:
-                closed.append(self._close())
-            if self._open_start is None or slot > self._open_start:
-                self._open_start = slot
+            if not self._continues(slot):
+                closed.extend(self._begin(slot))
             self._open.add(part)
         return closed
 
@@ -147,11 +152,25 @@ class DeviceWindows:
             builder.merge(self._open.window())
         return builder.window()
 
+    def _continues(self, slot: Nanoseconds) -> bool:
+        """Whether time in a slot belongs to the open window; a small step back of the clock does.
+
+        After a larger one the same hours are lived again.
+        """
+        return self._open_start is not None and 0 <= self._open_start - slot <= FINE_SPAN
+
+    def _begin(self, slot: Nanoseconds) -> Iterable[Window]:
+        if not self._open.is_empty:
+            yield self._close()
+        if self._open_hour_is_over(slot):
+            self._close_hour()
+        self._open_start = slot
+        self._fine.expire(slot)
+        self._coarse.expire(slot)
+
     def _close(self) -> Window:
         window = self._open.window()
         self._open = WindowBuilder(self.uuid)
-        if self._open_hour_is_over(window.start):
-            self._close_hour()
         self._remember(window)
         return window
 
@@ -163,11 +182,15 @@ class DeviceWindows:
     def _open_hour_is_over(self, start: Nanoseconds) -> bool:
         if self._open_hour.is_empty:
             return False
-        return start // _HOUR > (self._open_hour.end - 1) // _HOUR
+        return start // _HOUR != (self._open_hour.end - 1) // _HOUR
 
     def _close_hour(self) -> None:
         self._coarse.append(self._open_hour.window())
         self._open_hour = WindowBuilder(self.uuid)
+
+
+def _is_over(closed: _Closed, now: Nanoseconds, span: Nanoseconds) -> bool:
+    return closed.start < now - span or closed.start >= now
 
 
 def split(entry: Entry) -> Iterable[Entry]:

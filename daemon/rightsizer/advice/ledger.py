@@ -68,6 +68,14 @@ class Ledger:
         """Everything, in no order."""
         return tuple(self._records.values())
 
+    def open_now(self) -> frozenset[tuple[str, str]]:
+        """Workload key and rule of all open advice."""
+        return frozenset(
+            (record.key, record.advice.finding.rule)
+            for record in self._records.values()
+            if record.advice.is_open
+        )
+
     def advice(self) -> tuple[Advice, ...]:
         """Open advice first, the oldest of it first; then what was closed, the latest first."""
         found = [record.advice for record in self._records.values()]

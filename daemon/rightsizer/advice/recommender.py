@@ -1,6 +1,7 @@
 """One run over the accounts: every rule judges every workload, over the spans it asks for."""
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -39,17 +40,33 @@ def findings(cases: Sequence[Case], rules: Sequence[Rule[Any]] = RULES) -> tuple
     return tuple(rule.judge(case) for case in cases for rule in rules)
 
 
-def judge_all(cases: Cases, rules: Sequence[Rule[Any]] = RULES) -> tuple[Judgement, ...]:
-    """Every rule's verdict on every workload over the rule's own spans."""
+def judge_all(
+    cases: Cases,
+    rules: Sequence[Rule[Any]] = RULES,
+    open_now: AbstractSet[tuple[str, str]] = frozenset(),
+) -> tuple[Judgement, ...]:
+    """Every rule's verdict on every workload over the rule's own spans.
+
+    Args:
+        cases: Gives the cases of a span.
+        rules: Who judges.
+        open_now: Workload key and rule of the advice that is open. Recent time is looked at
+            only where it matters: for a complaint, and for advice that may close.
+    """
     by_key = cache(lambda span: {case.key: case for case in cases(span)})
     judgements = []
     for rule in rules:
         for key, workload in _subjects(by_key(0)):
             conduct = rule.conduct(workload)
-            long_case = by_key(nanoseconds(conduct.long_seconds)).get(key)
-            short_case = by_key(nanoseconds(conduct.short_seconds)).get(key)
-            if long_case is not None and short_case is not None:
-                judgements.append(_judge(rule, conduct, long_case, short_case))
+            long_case = by_key(nanoseconds(conduct.long_seconds))[key]
+            finding = rule.judge(long_case)
+            if finding.is_complaint or (key, rule.name) in open_now:
+                short_case = by_key(nanoseconds(conduct.short_seconds))[key]
+                judgements.append(_judge(rule, finding, long_case, short_case))
+            else:
+                judgements.append(
+                    Judgement(finding, key, conduct, may_open=False, still_holds=None)
+                )
     return tuple(judgements)
 
 
@@ -57,8 +74,8 @@ def _subjects(cases: dict[str, Case]) -> list[tuple[str, Workload | None]]:
     return [(key, case.workload) for key, case in cases.items()]
 
 
-def _judge(rule: Rule[Any], conduct: Conduct, long_case: Case, short_case: Case) -> Judgement:
-    finding = rule.judge(long_case)
+def _judge(rule: Rule[Any], finding: Finding, long_case: Case, short_case: Case) -> Judgement:
+    conduct = rule.conduct(long_case.workload)
     recent = rule.judge(short_case)
     relaxed = rule.relaxed(conduct.close_ratio).judge(short_case)
     known = min((window.known_seconds for window in long_case.windows), default=0.0)

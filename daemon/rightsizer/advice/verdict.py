@@ -122,7 +122,7 @@ def finding_id(key: str, reason: str, action: str, target: str) -> str:
 
 
 def names_of(devices: Sequence[Device]) -> str:
-    """Devices for a person: `GPU 3`, `GPUs 0, 1 and 2`, `MIG instance 1g.10gb of GPU 4`."""
+    """Devices for a person: `GPU 3`, `GPUs 0, 1 and 2`, `MIG instance 1g.10gb on GPU 4`."""
     if len(devices) == 1:
         (device,) = devices
         kind = f"MIG instance {device.mig.profile} on GPU" if device.mig else "GPU"

@@ -37,7 +37,8 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must t
         default: The value where the operator says nothing.
         help: One sentence that says what the setting does.
         unit: `ratio`, `seconds`, `bytes`, `watts`; empty for text and switches. A field in
-            seconds is a float and is written as a duration (`10m`) in the configuration.
+            seconds is a float and is written as a duration (`10m`) in the configuration, one
+            in bytes as a size (`512MiB`), both without the unit at the end of their names.
         minimum: The smallest value allowed, inclusive.
         maximum: The largest value allowed, inclusive.
         source: Where the default comes from: a paper, a document, a data file.

@@ -1,0 +1,46 @@
+# Every target works on a fresh clone with make and Python 3.11 or later; the first one installs
+# what it needs into .venv, and again when pyproject.toml or constraints.txt change.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo test lint bench eval golden dist
+
+help: ## This list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+run: $(INSTALLED) ## The agent on this machine's GPUs, on simulated ones where there are none
+	$(BIN)/python -m rightsizer.cli.first_run
+
+demo: $(INSTALLED) ## A day of a simulated node with eight GPUs, in two minutes
+	$(BIN)/rightsizer demo
+
+test: lint ## Everything that must hold: lint, types and tests
+	$(BIN)/pytest
+
+lint: $(INSTALLED) ## Style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED) ## What the agent costs: CPU, memory, time and size of a scrape
+	$(BIN)/python tests/benchmarks/run.py
+
+eval: $(INSTALLED) ## How often it is right; RIGHTSIZER_TRUTH names the folder of labeled recordings
+	$(BIN)/python tests/evaluation/run.py
+
+golden: $(INSTALLED) ## Write the generated documents and golden files anew; read the difference
+	$(BIN)/pytest -q --write-golden
+
+dist: $(INSTALLED) ## Wheel and source archive in dist/
+	$(BIN)/python -m build
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, $(PYTHON) is older; name another: make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	@# The group of development tools needs pip 25.1.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e . --group dev
+	@touch $@

@@ -1,0 +1,55 @@
+"""What a command is: a name, its flags, and a function."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rightsizer.config.loader import load_file
+from rightsizer.domain.units import parse_duration
+from rightsizer.runtime.settings import Settings
+
+__all__ = ["Command", "add_config_flag", "duration", "settings_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One word after `rightsizer`."""
+
+    name: str
+    summary: str
+    configure: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+    description: str = ""
+
+
+def add_config_flag(parser: argparse.ArgumentParser) -> None:
+    """The flag that every command with settings has."""
+    parser.add_argument(
+        "--config.file",
+        dest="config_file",
+        type=Path,
+        metavar="FILE",
+        help="configuration file; without one every setting has its default",
+    )
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """The settings that the flag names.
+
+    Raises:
+        ConfigurationError: the file has faults.
+    """
+    file = arguments.config_file
+    return Settings() if file is None else load_file(Settings, file)
+
+
+def duration(text: str) -> float:
+    """Seconds of a duration on the command line, longer than none."""
+    try:
+        value = parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no time at all")
+    return value

@@ -1,0 +1,68 @@
+"""`rightsizer demo`: a simulated node in fast motion."""
+
+import argparse
+
+from rightsizer.cli.command import Command
+from rightsizer.runtime.demo import DemoSettings, run_demo
+
+__all__ = ["COMMAND"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The demonstration's flags."""
+    default = DemoSettings()
+    parser.add_argument(
+        "--scenario", default=default.scenario, help="a built-in scenario, or a scenario file"
+    )
+    parser.add_argument(
+        "--web.listen-address",
+        dest="listen_address",
+        default=default.listen_address,
+        metavar="ADDRESS",
+        help="where to listen",
+    )
+    parser.add_argument(
+        "--speed",
+        type=_positive,
+        default=default.speed,
+        help="simulated seconds a second; the first day passes at this speed",
+    )
+    parser.add_argument(
+        "--days-before",
+        dest="days_before",
+        type=_not_negative,
+        default=default.days_before,
+        metavar="DAYS",
+        help="days that the node remembers at the start",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run until a signal ends it."""
+    run_demo(
+        DemoSettings(
+            scenario=arguments.scenario,
+            listen_address=arguments.listen_address,
+            speed=arguments.speed,
+            days_before=arguments.days_before,
+        ),
+        lambda text: print(text, flush=True),
+    )
+    return 0
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
+    return value
+
+
+def _not_negative(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 30:  # noqa: PLR2004 - the longest window is thirty days.
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of days from 0 to 30")
+    return value
+
+
+COMMAND = Command("demo", "run a simulated node in fast motion, page and all", configure, run)

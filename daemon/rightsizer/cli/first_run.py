@@ -1,0 +1,77 @@
+"""What `make run` does: the agent on this machine's GPUs, or the demonstration without any."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from rightsizer.domain.errors import RightsizerError
+from rightsizer.domain.units import nanoseconds
+from rightsizer.edge.clock import SystemClock
+from rightsizer.runtime.agent import Agent
+from rightsizer.runtime.demo import DemoSettings, run_demo, where_to_look
+from rightsizer.runtime.service import serve
+from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.sources import live_source
+
+__all__ = ["main"]
+
+_ADDRESS = "127.0.0.1:19400"
+_PATIENCE_SECONDS = 10.0
+
+
+def main() -> int:
+    """Run in the foreground, on loopback; the exit status."""
+    trouble = _trouble()
+    try:
+        if trouble is not None:
+            print(f"No GPU to read here: {trouble}\nRunning the built-in simulated node instead.")
+            run_demo(DemoSettings(listen_address=_ADDRESS), _tell)
+        else:
+            _run_agent()
+    except RightsizerError as error:
+        print(f"rightsizer: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _tell(text: str) -> None:
+    print(text, flush=True)
+
+
+def _trouble() -> str | None:
+    """Why there are no devices, `None` where there are."""
+    clock = SystemClock()
+    source = live_source(Settings(), clock).source
+    deadline = clock.time() + nanoseconds(_PATIENCE_SECONDS)
+    try:
+        while (snapshot := source.read()) is not None:
+            if snapshot.devices:
+                return None
+            if snapshot.trouble is not None or clock.time() > deadline:
+                return snapshot.trouble or "the driver does not answer"
+    finally:
+        source.close()
+    return "the driver does not answer"
+
+
+def _run_agent() -> None:
+    settings = Settings()
+    state = Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local/state"))
+    path = state / "rightsizer" / "history.db"
+    settings = replace(
+        settings,
+        history=replace(settings.history, path=str(path)),
+        web=replace(settings.web, listen_addresses=(_ADDRESS,)),
+    )
+
+    def announce(agent: Agent) -> None:
+        _tell(f"Sampling this machine's GPUs; history in {path}")
+        for address in agent.server.addresses:
+            _tell(where_to_look(address))
+
+    serve(settings, announce=announce)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

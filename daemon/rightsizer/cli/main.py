@@ -1,0 +1,78 @@
+"""The command `rightsizer`: finds the command, runs it, turns errors into exit codes."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from rightsizer.cli import (
+    advise,
+    agent,
+    check_config,
+    demo,
+    record,
+    replay,
+    version,
+)
+from rightsizer.cli.command import Command
+from rightsizer.domain.errors import RightsizerError
+
+__all__ = ["COMMANDS", "entry_point", "main"]
+
+COMMANDS: tuple[Command, ...] = (
+    agent.COMMAND,
+    demo.COMMAND,
+    record.COMMAND,
+    replay.COMMAND,
+    advise.COMMAND,
+    check_config.COMMAND,
+    version.COMMAND,
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command line; the exit code (0 done, 1 failed, 2 usage, 78 configuration)."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if chosen.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    try:
+        return int(chosen.run(chosen))
+    except RightsizerError as error:
+        for line in str(error).splitlines():
+            print(f"rightsizer: {line}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read the output has seen enough.
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def entry_point() -> None:
+    """What the console script runs."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rightsizer",
+        description="Account for every second of every GPU and say what size it should be.",
+    )
+    parser.set_defaults(command=None)
+    choices = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in COMMANDS:
+        sub = choices.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.description or command.summary,
+            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        )
+        command.configure(sub)
+        sub.set_defaults(command=command.name, run=command.run)
+    return parser
+
+
+if __name__ == "__main__":
+    entry_point()

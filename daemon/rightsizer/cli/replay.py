@@ -1,0 +1,75 @@
+"""`rightsizer replay`: account for a recording."""
+
+import argparse
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.replay_text import replay_text
+from rightsizer.runtime.replay import replay, replay_form
+from rightsizer.runtime.storage import Storage
+from rightsizer.runtime.timeline import Timeline
+from rightsizer.telemetry.recorded.source import open_recording
+
+__all__ = ["COMMAND"]
+
+_DESCRIPTION = """\
+Account for a recording: nvidia-smi CSV, dcgmi dmon, Prometheus text with timestamps, our own
+recordings, CSV of signals, or any CSV by a column map. Several files of one recording merge by
+device and time; each may be gzipped.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The flags of the design."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of a recording")
+    parser.add_argument(
+        "--board",
+        metavar="KEY",
+        help="board of the catalogue, for what the log does not say: memory, power, clocks",
+    )
+    parser.add_argument(
+        "--columns", type=Path, metavar="MAP.yaml", help="which columns of a CSV mean what"
+    )
+    parser.add_argument(
+        "--timeline", type=Path, metavar="OUT.csv", help="write every stretch of every device"
+    )
+    parser.add_argument(
+        "--into", type=Path, metavar="HISTORY", help="fill a history with the recording"
+    )
+    parser.add_argument("--json", action="store_true", help="answer in JSON")
+    add_config_flag(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay and print what came of it."""
+    settings = settings_of(arguments)
+    source = open_recording(
+        arguments.files, catalogue=built_in(), board=arguments.board, columns=arguments.columns
+    )
+    with contextlib.ExitStack() as stack:
+        stack.callback(source.close)
+        sinks = []
+        if arguments.timeline is not None:
+            sinks.append(stack.enter_context(Timeline(arguments.timeline)))
+        history = None
+        if arguments.into is not None:
+            storage = Storage(str(arguments.into))
+            stack.callback(storage.close)
+            history = storage.history
+        result = replay(source, settings, entries=sinks, history=history)
+        warnings = source.warnings
+    for warning in warnings:
+        print(f"rightsizer: warning: {warning}", file=sys.stderr)
+    if arguments.json:
+        json.dump(replay_form(result), sys.stdout, indent=1)
+        print()
+    else:
+        print(replay_text(result))
+    return 0
+
+
+COMMAND = Command("replay", "account for a recording", configure, run, _DESCRIPTION)

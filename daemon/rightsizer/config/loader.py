@@ -1,0 +1,91 @@
+"""Reads a configuration file into a tree of frozen settings dataclasses."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from rightsizer.config.fault import explain, spell_path
+from rightsizer.config.shape import Group, shape_of
+from rightsizer.domain.errors import ConfigurationError
+from rightsizer.edge.yaml import Document, YamlError, load_yaml
+
+if TYPE_CHECKING:
+    from rightsizer.config.model import Fault
+
+__all__ = ["load", "load_file"]
+
+_Settings = TypeVar("_Settings")
+
+_OR_DEFAULTS: Final = "or leave the flag out to run with the defaults"
+
+
+def load(root: type[_Settings], text: str, name: str) -> _Settings:
+    """The settings in a YAML text; an empty one stands for all defaults.
+
+    Args:
+        root: The frozen dataclass at the top of the tree.
+        text: The file's contents.
+        name: What faults call the file.
+
+    Raises:
+        ConfigurationError: with every fault, one line each, in the order of their places.
+    """
+    try:
+        document = load_yaml(text, name)
+    except YamlError as error:
+        raise ConfigurationError(_printable(" ".join(str(error).split()))) from None
+    shape = shape_of(root)
+    if document.data is None and isinstance(defaults := shape.default(), root):
+        return defaults
+    from rightsizer.config.model import validate  # noqa: PLC0415 - defaults need no pydantic.
+
+    answer = validate(shape, {} if document.data is None else document.data)
+    if isinstance(answer, list):
+        raise ConfigurationError("\n".join(_lines(answer, document, shape)))
+    return cast(_Settings, answer)
+
+
+def load_file(root: type[_Settings], path: Path) -> _Settings:
+    """The settings in a file.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or has faults.
+    """
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigurationError(
+            f"{path}: there is no such file; mend the path, {_OR_DEFAULTS}"
+        ) from None
+    except IsADirectoryError:
+        raise ConfigurationError(
+            f"{path}: is a directory; name the file in it, such as {path / 'rightsizer.yaml'}"
+        ) from None
+    except PermissionError:
+        raise ConfigurationError(
+            f"{path}: may not be read; let the user that runs the program read it"
+        ) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigurationError(f"{path}: {reason}; mend the path, {_OR_DEFAULTS}") from None
+    try:
+        # Some editors begin a file with a byte order mark.
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(f"{path}:{line}:1: is not UTF-8; save it as UTF-8") from None
+    return load(root, text, str(path))
+
+
+def _lines(faults: "Iterable[Fault]", document: Document, shape: Group) -> Iterable[str]:
+    for fault in sorted(faults, key=lambda fault: (document.place(fault.path), str(fault.path))):
+        key = spell_path(fault.path)
+        parts = (document.where(fault.path), key, explain(fault, shape))
+        yield _printable(": ".join(filter(None, parts)))
+
+
+def _printable(line: str) -> str:
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in line
+    )

@@ -1,0 +1,190 @@
+"""What a tree of settings dataclasses asks for, as plain data.
+
+The validator, the schema, the example and the reference all walk this one description.
+"""
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from rightsizer.domain.settings import Bounds, bounds_of
+from rightsizer.domain.units import Unit
+
+__all__ = ["Entry", "Group", "Many", "Named", "Nullable", "Scalar", "Shape", "shape_of"]
+
+_SCALARS: Final = (bool, int, float, str)
+_WRITTEN_WITH_UNIT: Final = (Unit.SECONDS, Unit.BYTES)
+"""Their values tell the unit, so that the keys need not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One value: text, a switch, a number, or one of a few words."""
+
+    type: type
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @property
+    def is_duration(self) -> bool:
+        """Written like `10m`, kept in seconds."""
+        return self.unit == Unit.SECONDS
+
+    @property
+    def is_size(self) -> bool:
+        """Written like `512MiB` or as an integer, kept in bytes."""
+        return self.unit == Unit.BYTES
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words allowed, none where any value may stand."""
+        return tuple(map(str, self.type)) if issubclass(self.type, StrEnum) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    """A value that may be `null`."""
+
+    inner: "Shape"
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A list, kept as a tuple."""
+
+    item: "Shape"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A mapping whose keys the operator chooses."""
+
+    value: "Shape"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of a group."""
+
+    key: str
+    name: str
+    """The dataclass's own name for it."""
+    shape: "Shape"
+    default: Any
+    """`dataclasses.MISSING` where the operator has to say it."""
+    help: str
+    source: str
+
+    @property
+    def is_required(self) -> bool:
+        """Whether there is no default."""
+        return self.default is MISSING
+
+
+@dataclass(frozen=True)
+class Group:
+    """A mapping whose keys are the fields of a dataclass."""
+
+    type: type
+    help: str
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Entry]:
+        """The entries by what the file calls them."""
+        return {entry.key: entry for entry in self.entries}
+
+    def default(self) -> Any:
+        """The group where the operator says nothing; `MISSING` where that is not allowed."""
+        if any(entry.is_required for entry in self.entries):
+            return MISSING
+        return self.type(**{entry.name: entry.default for entry in self.entries})
+
+
+Shape: TypeAlias = Scalar | Nullable | Many | Named | Group
+
+
+def shape_of(settings: type, defaults: Any = None) -> Group:
+    """The shape of a settings class.
+
+    Args:
+        settings: A frozen dataclass whose fields are settings or groups of settings.
+        defaults: An instance whose values stand in place of the class's own defaults.
+
+    Raises:
+        TypeError: a field has a type that a configuration file cannot hold, or another's key.
+    """
+    group = Group(settings, _summary(settings), tuple(_entries(settings, defaults)))
+    if len(group.by_key) < len(group.entries):
+        raise TypeError(f"{settings.__name__}: two fields have the same key")
+    return group
+
+
+def _entries(settings: type, defaults: Any) -> Iterator[Entry]:
+    hints = get_type_hints(settings)
+    for declared in fields(settings):
+        if defaults is not None:
+            default = getattr(defaults, declared.name)
+        elif declared.default_factory is not MISSING:
+            default = declared.default_factory()
+        else:
+            default = declared.default
+        bounds = bounds_of(declared)
+        try:
+            shape = _shape(hints[declared.name], bounds, default)
+        except TypeError as error:
+            raise TypeError(f"{settings.__name__}.{declared.name}: {error}") from None
+        yield Entry(
+            key=_key(declared.name, bounds.unit if bounds else ""),
+            name=declared.name,
+            shape=shape,
+            default=default,
+            help=bounds.help if bounds else _help(shape),
+            source=bounds.source if bounds else "",
+        )
+
+
+def _key(name: str, unit: str) -> str:
+    """What the file calls a field."""
+    if unit in _WRITTEN_WITH_UNIT:
+        return name.removesuffix(f"_{unit}")
+    # A keyword of the language cannot name a field, but may well name a key.
+    return name.removesuffix("_")
+
+
+def _shape(hint: Any, bounds: Bounds | None, default: Any) -> Shape:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:  # noqa: PLR2004 - a value or nothing.
+        (inner,) = (argument for argument in arguments if argument is not type(None))
+        return Nullable(_shape(inner, bounds, default))
+    if origin is tuple and arguments[1:] == (...,):
+        return Many(_shape(arguments[0], bounds, None))
+    if origin in (dict, Mapping) and arguments[0] is str:
+        return Named(_shape(arguments[1], bounds, None))
+    if isinstance(hint, type) and is_dataclass(hint):
+        return shape_of(hint, default if isinstance(default, hint) else None)
+    if isinstance(hint, type) and (hint in _SCALARS or issubclass(hint, StrEnum)):
+        if bounds is None:
+            return Scalar(hint)
+        return Scalar(hint, bounds.unit, bounds.minimum, bounds.maximum)
+    raise TypeError(f"{hint} cannot stand in a configuration file")
+
+
+def _help(shape: Shape) -> str:
+    match shape:
+        case Group():
+            return shape.help
+        case Nullable(inner) | Many(inner) | Named(inner):
+            return _help(inner)
+        case Scalar():
+            return ""
+
+
+def _summary(settings: type) -> str:
+    """The first sentence of a class's docstring, unless it is the one that Python wrote."""
+    text = " ".join((settings.__doc__ or "").partition("\n\n")[0].split())
+    return "" if text.startswith(f"{settings.__name__}(") else text

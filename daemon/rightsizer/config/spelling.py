@@ -1,0 +1,97 @@
+"""How values are written in the file: durations like `10m`, sizes like `512MiB`."""
+
+import re
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final
+
+from rightsizer.config.shape import Scalar
+from rightsizer.domain.units import Unit, convert, parse_duration
+
+__all__ = ["parse_seconds", "parse_size", "show", "spell", "spell_seconds", "spell_size"]
+
+_NUMBER_AND_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
+_MILLISECONDS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+_SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_SHOWN_CHARACTERS: Final = 60
+
+
+def parse_seconds(value: Any) -> float:
+    """Seconds of a duration as the file has it; of bare numbers only 0, which needs no unit.
+
+    Raises:
+        ValueError: it is not a duration.
+    """
+    if isinstance(value, str):
+        try:
+            return parse_duration(value)
+        except ValueError:
+            raise ValueError(f"{show(value)} is not a duration; write it like '10m'") from None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value == 0:
+            return 0.0
+        raise ValueError(f"{value} has no unit; write it like '10m'")
+    raise ValueError(f"must be a duration (got {show(value)}); write it like '10m'")
+
+
+def parse_size(value: Any) -> int | float:
+    """Bytes of a size as the file has it.
+
+    Raises:
+        ValueError: it is not a size.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    match = _NUMBER_AND_UNIT.fullmatch(value) if isinstance(value, str) else None
+    try:
+        unit, factor = convert(match[2]) if match else (None, 0.0)
+    except KeyError:
+        unit = None
+    if match is None or unit is not Unit.BYTES:
+        raise ValueError(f"{show(value)} is not a size; write it like '512MiB' or in bytes")
+    size = Decimal(match[1]) * Decimal(factor)
+    return int(size) if size == size.to_integral_value() else float(size)
+
+
+def spell_seconds(duration_seconds: float) -> str:
+    """A duration that reads back as exactly these seconds."""
+    exact = Decimal(repr(duration_seconds))
+    rest = exact * 1000
+    parts = ""
+    for name, size in _MILLISECONDS:
+        count, rest = divmod(rest, size)
+        parts += f"{int(count)}{name}" if count else ""
+    if parts and not rest and parse_duration(parts) == duration_seconds:
+        return parts
+    return f"{exact.normalize():f}s"
+
+
+def spell_size(size_bytes: float) -> str | int | float:
+    """A size in the largest binary unit that divides it, else in bytes."""
+    for name, size in _SIZES:
+        if size_bytes and size_bytes % size == 0:
+            return f"{int(size_bytes // size)}{name}"
+    return size_bytes
+
+
+def spell(value: Any, scalar: Scalar) -> Any:
+    """One value as the file would have it."""
+    if scalar.is_duration:
+        return spell_seconds(value)
+    if scalar.is_size:
+        return spell_size(value)
+    return str(value) if isinstance(value, StrEnum) else value
+
+
+def show(value: Any) -> str:
+    """What an operator wrote, short enough for a line of an error."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = f"'{value}'" if isinstance(value, str) else str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

@@ -1,0 +1,139 @@
+"""The accounts shared among threads: the coordinator posts, jobs judge, HTTP reads reports."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from rightsizer.accounting.accounts import AccountingSettings, Accounts
+from rightsizer.accounting.known import KnownDevice
+from rightsizer.domain.advice import Advice
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import Case
+from rightsizer.domain.report import AgentReport, DeviceReport, Report, StripCell
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import State, Tier
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.domain.window import Provisioning, Window
+from rightsizer.runtime.policy import Policy, apply
+
+__all__ = ["Accountant"]
+
+_GAUGES_EVERY: Nanoseconds = 60 * NANOSECONDS_PER_SECOND
+
+
+class Accountant:
+    """Holds a lock around the accounts, and the latest report for whoever asks."""
+
+    def __init__(
+        self,
+        settings: AccountingSettings,
+        policies: Sequence[Policy],
+        gauges_every: Nanoseconds = _GAUGES_EVERY,
+    ) -> None:
+        """Accounts that are empty.
+
+        Args:
+            settings: Thresholds.
+            policies: What operators know of their workloads.
+            gauges_every: How often derived gauges and strips are made anew.
+        """
+        self._accounts = Accounts(settings)
+        self._policies = policies
+        self._gauges_every = gauges_every
+        self._lock = threading.Lock()
+        self._generation = 0
+        self._gauges: dict[str, tuple[dict[str, Provisioning], tuple[StripCell, ...]]] = {}
+        self._gauges_due: Nanoseconds = 0
+        self._last_sample: dict[str, Nanoseconds] = {}
+        self._latest: Report | None = None
+
+    def latest(self) -> Report | None:
+        """The last report, `None` before the first snapshot."""
+        return self._latest
+
+    def post(
+        self, snapshot: Snapshot, advice: Sequence[Advice], agent: Callable[[], AgentReport]
+    ) -> Report:
+        """Account for a snapshot and publish what follows from it."""
+        snapshot = apply(snapshot, self._policies)
+        with self._lock:
+            self._accounts.post(snapshot)
+            if snapshot.wall_time >= self._gauges_due:
+                self._make_gauges(snapshot)
+            self._generation += 1
+            report = Report(
+                generation=self._generation,
+                wall_time=snapshot.wall_time,
+                devices=tuple(self._device(snapshot, device) for device in snapshot.devices),
+                advice=tuple(advice),
+                agent=agent(),
+            )
+        self._latest = report
+        return report
+
+    def remember(self, snapshot: Snapshot) -> None:
+        """Account for a snapshot of the past, without publishing it."""
+        with self._lock:
+            self._accounts.post(apply(snapshot, self._policies))
+            self._accounts.take_closed()
+
+    def restore(self, devices: Iterable[KnownDevice], windows: Iterable[Window]) -> int:
+        """Put back devices and windows from a history; how many windows."""
+        restored = 0
+        with self._lock:
+            for known in devices:
+                self._accounts.restore_device(known)
+            for window in windows:
+                self._accounts.restore(window)
+                restored += 1
+        return restored
+
+    def cases(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Case, ...]:
+        """What the rules judge."""
+        with self._lock:
+            return self._accounts.cases(span, now)
+
+    def take_windows(self) -> tuple[list[Window], list[Window], tuple[KnownDevice, ...]]:
+        """What a history should keep: windows closed since the last call, running ones, devices."""
+        with self._lock:
+            return (
+                self._accounts.take_closed(),
+                self._accounts.open_windows(),
+                self._accounts.known_devices(),
+            )
+
+    def _make_gauges(self, snapshot: Snapshot) -> None:
+        self._gauges_due = snapshot.wall_time + self._gauges_every
+        self._gauges = {
+            device.uuid: (
+                dict(self._accounts.provisioning(device.uuid)),
+                tuple(
+                    StripCell(window.start, window.end, window.states)
+                    for window in self._accounts.strip(device.uuid, snapshot.wall_time)
+                ),
+            )
+            for device in snapshot.devices
+            if not device.has_mig_instances
+        }
+
+    def _device(self, snapshot: Snapshot, device: Device) -> DeviceReport:
+        uuid = device.uuid
+        reading = snapshot.readings.get(uuid)
+        if reading is not None:
+            self._last_sample[uuid] = snapshot.wall_time_of(reading.time)
+        entry = self._accounts.last(uuid)
+        is_present = reading is not None and entry is not None
+        provisioning, strip = self._gauges.get(uuid, ({}, ()))
+        return DeviceReport(
+            device=device,
+            down=snapshot.down.get(uuid),
+            last_sample=self._last_sample.get(uuid),
+            reading=reading,
+            signals=entry.signals if is_present and entry else {},
+            state=entry.state if is_present and entry else State.UNKNOWN,
+            conditions=entry.conditions if is_present and entry else frozenset(),
+            tier=entry.tier if is_present and entry else Tier.NONE,
+            totals=self._accounts.totals(uuid),
+            provisioning=provisioning,
+            strip=strip,
+            holdings=snapshot.holdings.get(uuid, ()),
+        )

@@ -1,0 +1,117 @@
+"""The jobs: recommend, flush, prune, annotate. Each stands alone, and none blocks sampling."""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.recommender import Judgement, judge_all
+from rightsizer.advice.rules.rule import Rule
+from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind
+from rightsizer.domain.errors import HistoryError
+from rightsizer.domain.units import Nanoseconds, nanoseconds
+from rightsizer.edge.clock import Clock
+from rightsizer.publish.grafana.annotations import AnnotationSink
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.storage import Storage
+
+__all__ = ["Chores"]
+
+_FINE_SECONDS = 48 * 3600.0
+"""For how long five-minute windows are kept before they become hourly."""
+
+
+class Chores:
+    """What the scheduler runs, and the ledger that two of them share."""
+
+    def __init__(  # noqa: PLR0913 - the parts that the jobs bring together.
+        self,
+        *,
+        accountant: Accountant,
+        storage: Storage,
+        ledger: Ledger,
+        rules: Sequence[Rule[Any]],
+        sink: AnnotationSink | None,
+        clock: Clock,
+        retention_seconds: float,
+    ) -> None:
+        self._accountant, self._storage, self._clock = accountant, storage, clock
+        self._ledger, self._rules, self._sink = ledger, rules, sink
+        self._retention: Nanoseconds = nanoseconds(retention_seconds)
+        self._lock = threading.Lock()
+        self._log = structlog.get_logger(component="recommender")
+        self._judgements: tuple[Judgement, ...] = ()
+        self.counts: Counter[str] = Counter({"history_writes": 0, "history_write_failures": 0})
+        self._advice: tuple[Advice, ...] = ledger.advice()
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """The ledger's advice after the last run."""
+        return self._advice
+
+    @property
+    def judgements(self) -> tuple[Judgement, ...]:
+        """What the rules said in the last run."""
+        return self._judgements
+
+    def recommend(self) -> None:
+        """Let every rule judge every workload, and enter what follows into the ledger."""
+        now = self._clock.wall_time()
+        with self._lock:
+            open_now = self._ledger.open_now()
+        judgements = judge_all(
+            lambda span: self._accountant.cases(span, now), self._rules, open_now
+        )
+        with self._lock:
+            events = self._ledger.update(judgements, now)
+            self._advice = self._ledger.advice()
+            self._judgements = judgements
+        if self._sink is not None:
+            self._sink.offer(events)
+        for event in events:
+            self._tell(event)
+        self._log.info(
+            "recommender_ran",
+            judgements=len(judgements),
+            complaints=sum(judgement.finding.is_complaint for judgement in judgements),
+            opened=sum(event.kind is AdviceEventKind.OPENED for event in events),
+            closed=sum(event.kind is AdviceEventKind.CLOSED for event in events),
+        )
+        self._storage.save_ledger(self._ledger)
+
+    def flush(self) -> None:
+        """Write what was accounted for since the last flush, and what is still running."""
+        closed, running, devices = self._accountant.take_windows()
+        try:
+            self._storage.save_windows(closed, running, devices)
+            self.counts["history_writes"] += 1
+        except HistoryError:
+            self.counts["history_write_failures"] += 1
+            raise
+
+    def prune(self) -> None:
+        """Roll old windows up into hours, and forget those beyond the retention."""
+        history, now = self._storage.history, self._clock.wall_time()
+        if history is not None:
+            history.roll_up(now - nanoseconds(_FINE_SECONDS))
+            history.prune(now - self._retention)
+
+    def annotate(self) -> None:
+        """Deliver what waits for Grafana."""
+        if self._sink is not None:
+            self._sink.deliver()
+
+    def _tell(self, event: AdviceEvent) -> None:
+        finding = event.advice.finding
+        self._log.info(
+            f"advice_{event.kind}",
+            id=finding.id,
+            finding=str(finding.finding),
+            reasons=",".join(finding.reasons),
+            action=str(finding.action),
+            confidence=finding.confidence,
+            summary=finding.summary,
+        )

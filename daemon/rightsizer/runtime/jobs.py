@@ -1,0 +1,116 @@
+"""What runs beside sampling, at intervals, where a delay does no harm.
+
+The only importer of APScheduler. It goes by the wall clock, which steps; so sampling and the
+watchdog do not depend on it, and `supervise` puts right what a step has upset.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from rightsizer.domain.report import JobReport
+from rightsizer.edge.clock import Clock
+
+__all__ = ["Job", "Jobs"]
+
+_SHORTEST_SECONDS: Final = 0.2
+_THREADS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to do every so often."""
+
+    name: str
+    run: Callable[[], None]
+    interval_seconds: float
+    """On the agent's clock."""
+    jitter_seconds: float = 0.0
+
+
+class Jobs:
+    """Runs jobs on a schedule, one run of each at a time, and remembers how they went."""
+
+    def __init__(self, jobs: Sequence[Job], clock: Clock) -> None:
+        self._jobs = {job.name: job for job in jobs}
+        self._clock = clock
+        self._reports = {job.name: JobReport(job.name) for job in jobs}
+        self._lock = threading.Lock()
+        self._log = structlog.get_logger(component="jobs")
+        self._scheduler = BackgroundScheduler(
+            timezone="UTC",
+            daemon=True,
+            executors={"default": ThreadPoolExecutor(_THREADS)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        )
+
+    def start(self) -> None:
+        """Begin; the first runs come after a whole interval."""
+        for job in self._jobs.values():
+            self._add(job)
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Stop after the runs that are under way."""
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=True)
+
+    def run(self, name: str) -> None:
+        """Run a job now, in this thread; a failure is logged and counted, never raised."""
+        job, started = self._jobs[name], time.monotonic()
+        with self._lock:
+            before = self._reports[name]
+        begun = self._clock.wall_time()
+        try:
+            job.run()
+            report = replace(before, last_success=self._clock.wall_time(), last_error=None)
+        except Exception as error:  # noqa: BLE001 - a job's fault is the job's alone.
+            self._log.exception("job_failed", job=name)
+            report = replace(before, failures=before.failures + 1, last_error=str(error))
+        with self._lock:
+            self._reports[name] = replace(
+                report,
+                runs=before.runs + 1,
+                last_start=begun,
+                last_duration_seconds=time.monotonic() - started,
+            )
+
+    def reports(self) -> tuple[JobReport, ...]:
+        """How each job went."""
+        with self._lock:
+            return tuple(self._reports.values())
+
+    def supervise(self) -> None:
+        """Schedule a job anew whose next run a step of the wall clock has pushed far away."""
+        now = datetime.now(UTC)
+        for scheduled in self._scheduler.get_jobs():
+            job = self._jobs[scheduled.id]
+            far = now + timedelta(seconds=2 * self._pace(job) + job.jitter_seconds)
+            if scheduled.next_run_time is not None and scheduled.next_run_time > far:
+                self._log.warning("job_rescheduled", job=job.name)
+                self._add(job)
+
+    def _add(self, job: Job) -> None:
+        options: dict[str, Any] = {}
+        if job.jitter_seconds:
+            options["jitter"] = job.jitter_seconds / self._clock.speed
+        self._scheduler.add_job(
+            self.run,
+            "interval",
+            args=(job.name,),
+            id=job.name,
+            seconds=self._pace(job),
+            replace_existing=True,
+            **options,
+        )
+
+    def _pace(self, job: Job) -> float:
+        """The job's interval in the world's seconds."""
+        return max(_SHORTEST_SECONDS, job.interval_seconds / self._clock.speed)

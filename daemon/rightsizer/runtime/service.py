@@ -1,0 +1,68 @@
+"""Runs an agent in this process until a signal ends it."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+from rightsizer.edge.clock import Clock, SystemClock
+from rightsizer.runtime.agent import Agent
+from rightsizer.runtime.log import configure
+from rightsizer.runtime.notify import Notifier
+from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.sources import live_source
+from rightsizer.runtime.storage import Storage
+
+__all__ = ["serve", "stop_on_signals"]
+
+
+def serve(
+    settings: Settings,
+    clock: Clock | None = None,
+    *,
+    prepare: Callable[[Agent], None] | None = None,
+    announce: Callable[[Agent], None] | None = None,
+) -> None:
+    """Run the agent that the settings describe until SIGTERM or SIGINT.
+
+    Args:
+        settings: Everything that an operator may set.
+        clock: The clock to live by; the system's unless told otherwise.
+        prepare: Is called with the agent before it starts.
+        announce: Is called with the agent once it listens.
+
+    Raises:
+        RightsizerError: it cannot start: a scenario, an address, a history.
+    """
+    clock = clock or SystemClock()
+    log = settings.log
+    counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
+    storage = Storage(settings.history.path)
+    try:
+        named = live_source(settings, clock)
+        agent = Agent(
+            settings,
+            named.source,
+            source_name=named.name,
+            clock=clock,
+            storage=storage,
+            log_counter=counter,
+            notifier=Notifier(os.environ),
+        )
+        if prepare is not None:
+            prepare(agent)
+        agent.start()
+    except BaseException:
+        storage.close()
+        raise
+    if announce is not None:
+        announce(agent)
+    agent.run(stop_on_signals())
+
+
+def stop_on_signals() -> threading.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop

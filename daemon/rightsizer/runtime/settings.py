@@ -1,0 +1,156 @@
+"""The tree of settings: every room's own, under the keys of the configuration file."""
+
+from dataclasses import dataclass, field
+
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.advice.ledger import LedgerSettings
+from rightsizer.advice.rules.hidden_stall import HiddenStallSettings
+from rightsizer.advice.rules.idle import IdleSettings
+from rightsizer.advice.rules.near_out_of_memory import NearOutOfMemorySettings
+from rightsizer.advice.rules.overprovisioned import OverprovisionedSettings
+from rightsizer.domain.settings import setting
+from rightsizer.publish.grafana.settings import GrafanaSettings
+from rightsizer.publish.metrics.settings import MetricsSettings
+from rightsizer.publish.web.settings import WebSettings
+from rightsizer.runtime.log import LogSettings
+from rightsizer.runtime.policy import Policy
+from rightsizer.telemetry.live import LiveSettings
+
+__all__ = [
+    "HistorySettings",
+    "PathSettings",
+    "RecommenderSettings",
+    "RuleTree",
+    "SamplingSettings",
+    "Settings",
+    "SimulatedSettings",
+    "SourceSettings",
+    "WebTree",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How often the devices are read."""
+
+    interval: float = setting(
+        1.0,
+        help="Time between two readings of a device.",
+        unit="seconds",
+        minimum=0.1,
+        maximum=100.0,
+        source="recommending 1.7: shares of time need 1 Hz in the node",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSettings:
+    """A simulated node in place of the real one."""
+
+    scenario: str = setting(
+        "",
+        help="Name of a built-in scenario, or a scenario file; empty to read the real driver.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """Where readings come from."""
+
+    nvml: LiveSettings = field(default_factory=LiveSettings)
+    simulated: SimulatedSettings = field(default_factory=SimulatedSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class PathSettings:
+    """Where the kernel's file systems are mounted; a container may see the host's elsewhere."""
+
+    procfs: str = setting("/proc", help="Mount point of procfs.")
+    sysfs: str = setting("/sys", help="Mount point of sysfs.")
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """What is kept on disk."""
+
+    path: str = setting(
+        "/var/lib/rightsizer/history.db",
+        help="The database; empty to keep nothing over a restart.",
+    )
+    retention: float = setting(
+        30 * 86400.0,
+        help="How long windows are kept.",
+        unit="seconds",
+        minimum=86400.0,
+        maximum=366 * 86400.0,
+        source="the longest window that a rule asks for, twice",
+    )
+    flush_interval: float = setting(
+        60.0,
+        help="Time between two writes; a crash loses no more than this.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTree:
+    """The rules by name."""
+
+    idle: IdleSettings = field(default_factory=IdleSettings)
+    hidden_stall: HiddenStallSettings = field(default_factory=HiddenStallSettings)
+    overprovisioned: OverprovisionedSettings = field(default_factory=OverprovisionedSettings)
+    near_out_of_memory: NearOutOfMemorySettings = field(default_factory=NearOutOfMemorySettings)
+
+
+@dataclass(frozen=True, slots=True)
+class RecommenderSettings:
+    """When advice is made, and by which thresholds."""
+
+    interval: float = setting(
+        600.0,
+        help="Time between two runs.",
+        unit="seconds",
+        minimum=10.0,
+        maximum=86400.0,
+        source="the shortest span that a rule looks at",
+    )
+    jitter: float = setting(
+        30.0,
+        help="How far a run may be shifted, so that a fleet's agents do not run together.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=3600.0,
+    )
+    rules: RuleTree = field(default_factory=RuleTree)
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class WebTree:
+    """Where and how HTTP is served."""
+
+    listen_addresses: tuple[str, ...] = setting(
+        (":19400",), help="Addresses to listen on, as host:port, :port or [::1]:port."
+    )
+    server: WebSettings = field(default_factory=WebSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that an operator may set."""
+
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    sources: SourceSettings = field(default_factory=SourceSettings)
+    accounting: AccountingSettings = field(default_factory=AccountingSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
+    recommender: RecommenderSettings = field(default_factory=RecommenderSettings)
+    grafana: GrafanaSettings = field(default_factory=GrafanaSettings)
+    web: WebTree = field(default_factory=WebTree)
+    log: LogSettings = field(default_factory=LogSettings)
+    path: PathSettings = field(default_factory=PathSettings)
+    policies: tuple[Policy, ...] = setting(
+        (), help="What operators know of their workloads and the agent cannot see; first match."
+    )

@@ -1,0 +1,269 @@
+"""The loader: what loads, and what an operator is told where something does not."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.config.loader import load, load_file
+from rightsizer.domain.errors import ConfigurationError
+from rightsizer.edge.yaml import dump_yaml
+from sample_settings import Color, Job, Match, Policy, Settings, Store
+
+
+def faults(text: str) -> list[str]:
+    """The lines that an operator sees for a text."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(Settings, text, "sample.yaml")
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing but a comment\n", "---\n", "{}"])
+def test_an_empty_file_stands_for_all_defaults(text: str) -> None:
+    """Nothing, a comment and an empty mapping load as the dataclasses' own defaults."""
+    assert load(Settings, text, "sample.yaml") == Settings()
+
+
+def test_every_kind_of_value_loads() -> None:
+    """Durations, sizes, words, lists, mappings and keys that Python reserves all load."""
+    text = """
+        job: {interval: 1h, jitter: 0, share: 1, enabled: no}
+        store: {limit: 1.5GiB, color: green, token_file: /run/secret, keep: 14d}
+        listen: ['127.0.0.1:80', '[::1]:80']
+        policies: [{class: blue, match: {owner: ann}, thresholds: {idle: 0.25}}]
+        collectors: {nvlink: false}
+        stores: {spare: {path: /spare, limit: 1024}}
+    """
+
+    assert load(Settings, text, "sample.yaml") == Settings(
+        job=Job(interval=3600.0, jitter_seconds=0.0, share=1.0, enabled=False),
+        store=Store(
+            limit_bytes=3 * 2**29, color=Color.GREEN, token_file="/run/secret", keep=14 * 86400.0
+        ),
+        listen=("127.0.0.1:80", "[::1]:80"),
+        policies=(Policy(Color.BLUE, Match("ann"), MappingProxyType({"idle": 0.25})),),
+        collectors=MappingProxyType({"nvlink": False}),
+        stores={"spare": Store(path="/spare", limit_bytes=1024)},
+    )
+
+
+def test_a_group_keeps_the_defaults_that_its_parent_gives_it() -> None:
+    """Saying one key of a group leaves the others as the tree has them, not as the class has."""
+    loaded = load(Settings, "night_job: {share: 0.1}", "sample.yaml")
+
+    assert loaded.night_job == Job(interval=3600.0, workers=1, share=0.1)
+
+
+def test_a_key_with_everything_under_it_commented_out_keeps_its_default() -> None:
+    """`job:` with nothing below is what is left when an operator comments out its keys."""
+    assert load(Settings, "job:\nlisten:\ncollectors:\nstores:\n", "x") == Settings()
+
+
+def test_loaded_mappings_are_read_only() -> None:
+    """Nobody changes the settings of a running agent by accident."""
+    loaded: Any = load(Settings, "collectors: {gpm: true}", "x")
+
+    with pytest.raises(TypeError):
+        loaded.collectors["gpm"] = False
+
+
+def test_every_fault_is_told_at_once_in_the_order_of_the_file() -> None:
+    """One run of the program shows all that has to be mended, sorted by place."""
+    text = """\
+stores: {spare: {colour: red}}
+job:
+  share: 1.5
+  interval: 10x
+listne: []
+policies:
+  - class: rot
+  - match: {owner: 7}
+"""
+
+    assert faults(text) == [
+        "sample.yaml:1:18: stores.spare.colour: unknown key; did you mean 'color'?",
+        "sample.yaml:3:3: job.share: must be at least 0 and at most 1 (got 1.5)",
+        "sample.yaml:4:3: job.interval: '10x' is not a duration; write it like '10m'",
+        "sample.yaml:5:1: listne: unknown key; did you mean 'listen'?",
+        "sample.yaml:7:5: policies[0].class: must be one of red, green, blue (got 'rot')",
+        "sample.yaml:8:5: policies[1].class: is required (one of red, green, blue)",
+        "sample.yaml:8:13: policies[1].match.owner: must be text (got 7); put it in quotes",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("job: {zzz: 1}", "unknown key; known keys: interval, jitter, share, workers, enabled"),
+        ("job: {interval: 600}", "600 has no unit; write it like '10m'"),
+        ("job: {interval: true}", "must be a duration (got true); write it like '10m'"),
+        ("job: {interval: }", "must be a duration (got nothing); write it like '10m'"),
+        ("job: {interval: 2h}", "must be at least 1s and at most 1h (got '2h')"),
+        ("job: {interval: 0}", "must be at least 1s and at most 1h (got '0s')"),
+        ("job: {workers: 0}", "must be at least 1 (got 0)"),
+        ("job: {workers: 1.5}", "must be a whole number (got 1.5)"),
+        ("job: {workers: true}", "must be a whole number (got true)"),
+        ("job: {workers: '2'}", "must be a whole number (got '2'); write it in digits"),
+        ("job: {share: .nan}", "must be a number (got nan)"),
+        ("job: {share: half}", "must be a number (got 'half')"),
+        ("job: {enabled: 1}", "must be true or false (got 1)"),
+        ("job: 10m", "must be a mapping (got '10m')"),
+        ("store: {path: no}", "must be text (got false); put it in quotes"),
+        ("store: {path: 2026-01-31}", "must be text (got 2026-01-31); put it in quotes"),
+        ("store: {path: [a]}", "must be text (got a list)"),
+        ("store: {limit: 5 parsecs}", "'5 parsecs' is not a size; write it like '512MiB'"),
+        ("store: {limit: 5 watts}", "'5 watts' is not a size; write it like '512MiB'"),
+        ("store: {limit: 0.5}", "must be a size (got 0.5)"),
+        ("store: {color: gren}", "(got 'gren'); did you mean 'green'?"),
+        ("store: {color: }", "must be one of red, green, blue (got nothing)"),
+        ("listen: ':80'", "must be a list of text (got ':80'); write it like [':80']"),
+        ("collectors: [gpm]", "must be a mapping of names to true or false (got a list)"),
+        ("policies: [5]", "must be a mapping (got 5)"),
+        ("collectors: {5: true}", "a key must be text; put it in quotes"),
+        ("5: true", "a key must be text; put it in quotes"),
+        ("job: {jitter: 30m}", "job.jitter must not exceed job.interval; lower it"),
+        ("[]", "must be a mapping (got a list)"),
+        ("job: {share: 1, share: 1}", "'share' is given twice"),
+        ("job: [1", "did not find expected"),
+        ("a: \0", "control characters are not allowed"),
+        ("a: 2026-13-45", "'2026-13-45' is not a valid timestamp"),
+        ("? [a]\n: 1", "a key must be a single value"),
+        ("[" * 5000 + "]" * 5000, "nests too deeply"),
+    ],
+)
+def test_each_fault_names_its_place_and_its_remedy(text: str, told: str) -> None:
+    """Wrong types, bounds, words and syntax give one line with a place, whatever they are."""
+    (line,) = faults(text)
+
+    assert told in line
+    assert re.match(r"sample\.yaml:\d+:\d+: ", line)
+
+
+def test_long_values_and_line_breaks_do_not_break_the_line() -> None:
+    """A fault stays on one line of readable length, whatever stands in the file."""
+    (line,) = faults('job: {workers: "' + "many\\n" * 500 + '"}')
+
+    assert len(line) < 200
+
+
+@given(st.text())
+def test_any_text_loads_or_is_a_configuration_error(text: str) -> None:
+    """No text makes the loader raise anything else."""
+    told = ""
+    try:
+        load(Settings, text, "any.yaml")
+    except ConfigurationError as error:
+        told = str(error)
+
+    assert not told or told.startswith("any.yaml:")
+
+
+_KEYS = st.sampled_from(
+    ["job", "interval", "store", "limit", "color", "policies", "class", "stores", "collectors"]
+)
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(_KEYS, _VALUES))
+def test_any_tree_loads_or_every_line_of_the_error_has_a_place(data: dict[str, Any]) -> None:
+    """Values of any kind under keys of any kind never escape as another exception."""
+    told = ""
+    try:
+        load(Settings, dump_yaml(data), "any.yaml")
+    except ConfigurationError as error:
+        told = str(error)
+
+    for line in told.splitlines():
+        assert re.match(r"any\.yaml:\d+:\d+: ", line)
+
+
+def test_a_bad_configuration_exits_with_78() -> None:
+    """Systemd and shell scripts can tell it from any other failure (EX_CONFIG)."""
+    assert ConfigurationError.exit_code == 78
+
+
+def test_a_file_loads_with_or_without_a_byte_order_mark(tmp_path: Path) -> None:
+    """An editor from another system does no harm."""
+    path = tmp_path / "sample.yaml"
+    path.write_bytes("\N{ZERO WIDTH NO-BREAK SPACE}job: {share: 0.25}".encode())
+
+    assert load_file(Settings, path) == Settings(job=Job(share=0.25))
+
+
+def _missing(folder: Path) -> Path:
+    return folder / "missing.yaml"
+
+
+def _latin(folder: Path) -> Path:
+    path = folder / "latin.yaml"
+    path.write_bytes("job:\n  share: 0.5 # für alle\n".encode("latin-1"))
+    return path
+
+
+def _loop(folder: Path) -> Path:
+    path = folder / "loop.yaml"
+    path.symlink_to(path)
+    return path
+
+
+def _locked(folder: Path) -> Path:
+    path = folder / "locked.yaml"
+    path.touch(mode=0o000)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (_missing, "/missing.yaml: there is no such file; mend the path, or leave the flag out"),
+        (Path, ": is a directory; name the file in it, such as /"),
+        (_latin, "/latin.yaml:2:1: is not UTF-8; save it as UTF-8"),
+        (_loop, "/loop.yaml: too many levels of symbolic links; mend the path"),
+        pytest.param(
+            _locked,
+            "/locked.yaml: may not be read; let the user that runs the program read it",
+            marks=pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything"),
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_with_a_remedy(
+    tmp_path: Path, make: Any, told: str
+) -> None:
+    """Missing, a directory, not text, a loop of links, forbidden: each names the path."""
+    with pytest.raises(ConfigurationError) as caught:
+        load_file(Settings, make(tmp_path))
+
+    assert str(caught.value).startswith(str(tmp_path))
+    assert told in str(caught.value)
+
+
+def test_defaults_need_no_pydantic() -> None:
+    """An agent without a configuration file does not pay for the validator's memory."""
+    program = """
+import sys
+from dataclasses import dataclass
+from rightsizer.config.loader import load
+
+@dataclass(frozen=True)
+class Root:
+    pass
+
+load(Root, '# all defaults', 'x')
+print('pydantic' in sys.modules)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, text=True
+    )
+
+    assert answer.stdout.strip() == "False"

@@ -1,0 +1,30 @@
+"""What all tests share: golden files."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the switch that `make golden` uses."""
+    parser.addoption(
+        "--write-golden",
+        action="store_true",
+        help="write the golden files instead of comparing with them",
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str | Path, str], None]:
+    """Hold a text against a file: in `golden/` beside the test, or wherever a whole path says."""
+
+    def hold(name: str | Path, text: str) -> None:
+        path = request.path.parent / "golden" / name
+        if request.config.getoption("--write-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        expected = path.read_text(encoding="utf-8") if path.exists() else ""
+        assert text == expected, f"{path} differs; if the change is meant, run 'make golden'"
+
+    return hold

@@ -1,0 +1,119 @@
+"""A fault that goes on is logged once an interval."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.domain.units import nanoseconds
+from rightsizer.runtime.log_repeater import Repeater
+
+
+class Time:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> int:
+        """The time now."""
+        return nanoseconds(self.seconds)
+
+
+def say(repeater: Repeater, event: str = "read_failed", level: str = "error", **more: Any) -> Any:
+    """What comes through; `None` where it was dropped."""
+    try:
+        return repeater(None, level, {"event": event, "level": level, **more})
+    except structlog.DropEvent:
+        return None
+
+
+def test_the_first_after_the_interval_tells_how_many_were_suppressed() -> None:
+    """Nothing is lost: the count of what was dropped comes with the next one."""
+    time = Time()
+    repeater = Repeater(60, time)
+
+    answers = []
+    for time.seconds in (0, 1, 59.9, 60, 61, 200):
+        answers.append(say(repeater))
+
+    told = [answer and answer.get("suppressed", 0) for answer in answers]
+    assert told == [0, None, None, 2, None, 1]
+
+
+@pytest.mark.parametrize("level", ["debug", "info"])
+def test_what_is_no_fault_is_never_suppressed(level: str) -> None:
+    """The canonical line of each run may look like the one before."""
+    repeater = Repeater(60, Time())
+
+    assert all(say(repeater, level=level) for _ in range(3))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"event": "write_failed"},
+        {"level": "warning"},
+        {"uuid": "GPU-2"},
+        {"exc_info": OSError("other")},
+    ],
+)
+def test_a_fault_that_differs_in_anything_is_another_fault(other: dict[str, Any]) -> None:
+    """A second device that fails is news."""
+    repeater = Repeater(60, Time())
+    fault = {"uuid": "GPU-1", "exc_info": OSError("away")}
+    say(repeater, **fault)
+
+    assert say(repeater, **{**fault, **other}) is not None
+
+
+def test_the_same_exception_is_the_same_fault_however_it_is_handed_over() -> None:
+    """Two tracebacks of one fault are different objects and still the same fault."""
+    repeater = Repeater(60, Time())
+    forms: tuple[Callable[[OSError], Any], ...] = (
+        lambda _: True,
+        lambda error: error,
+        lambda error: (type(error), error, error.__traceback__),
+    )
+
+    told = []
+    for form in forms:
+        try:
+            Path("/nonexistent").read_bytes()
+        except OSError as error:
+            told.append(say(repeater, exc_info=form(error)) is not None)
+
+    assert told == [True, False, False]
+
+
+def test_the_memory_for_faults_is_bounded() -> None:
+    """Faults that never come again are forgotten, the oldest first."""
+    repeater = Repeater(60, Time())
+    for number in range(1000):
+        say(repeater, number=number)
+
+    assert say(repeater, number=999) is None
+    assert say(repeater, number=0) is not None
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.sampled_from("ab")), min_size=1))
+def test_what_was_logged_and_what_was_suppressed_is_all_that_happened(
+    faults: list[tuple[float, str]],
+) -> None:
+    """After a quiet interval, lines plus their `suppressed` counts are the faults themselves."""
+    time = Time()
+    repeater = Repeater(30, time)
+    told = 0
+    for wait, event in faults:
+        time.seconds += wait
+        answer = say(repeater, event)
+        told += 1 + answer.get("suppressed", 0) if answer else 0
+    time.seconds += 30
+    for event in {event for _, event in faults}:
+        told += say(repeater, event).get("suppressed", 0)
+
+    assert told == len(faults)

@@ -1,0 +1,165 @@
+"""How the code is written: sizes, names that are true, settings that are explained."""
+
+import ast
+import dataclasses
+import importlib
+import pkgutil
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import pytest
+
+import rightsizer
+from rightsizer.domain.settings import Bounds, bounds_of, undocumented
+
+ROOT: Final = Path(__file__).parent.parent
+PACKAGE: Final = ROOT / "daemon" / "rightsizer"
+CODE: Final = sorted(file for top in (PACKAGE, ROOT / "tests") for file in top.rglob("*.py"))
+
+LONGEST_FILE: Final = 400
+LONGEST_FUNCTION: Final = 60
+
+UNFINISHED: Final = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
+REGISTRY: Final = re.compile(
+    r"pypi\.org|pythonhosted\.org|docker\.io/|ghcr\.io|gcr\.io|quay\.io|nvcr\.io|registry\.k8s\.io"
+    r"|registry\.npmjs|jsdelivr\.net|unpkg\.com|proxy\.golang\.org|(extra-)?index-url"
+)
+"""Where packages and images come from is the operator's choice, made outside this repository."""
+
+
+def _name(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    """Name and text of every file that is tracked or could be, this one apart."""
+    answer = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    # An unpacked source archive has no repository around it.
+    names = answer.stdout.split("\0") if answer.returncode == 0 else map(_name, ROOT.rglob("*"))
+    for name in names:
+        file = ROOT / name
+        if file.is_file() and file != Path(__file__) and not name.startswith(".venv/"):
+            yield name, file.read_text(encoding="utf-8", errors="ignore")
+
+
+def _modules() -> Iterator[ModuleType]:
+    for found in pkgutil.walk_packages(rightsizer.__path__, "rightsizer."):
+        if not found.name.endswith("__main__"):
+            yield importlib.import_module(found.name)
+
+
+def _settings() -> list[type]:
+    """Every dataclass that declares a setting."""
+    classes = {
+        value
+        for module in _modules()
+        for value in vars(module).values()
+        if isinstance(value, type) and dataclasses.is_dataclass(value)
+    }
+    return sorted(
+        (each for each in classes if any(map(bounds_of, dataclasses.fields(each)))),
+        key=lambda each: f"{each.__module__}.{each.__name__}",
+    )
+
+
+def test_no_file_is_longer_than_a_reader_can_hold() -> None:
+    """One concept a file."""
+    sizes = {_name(file): len(file.read_text("utf-8").splitlines()) for file in CODE}
+
+    assert {name: size for name, size in sizes.items() if size > LONGEST_FILE} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    """One thought a function, its docstring included."""
+    functions = {
+        f"{_name(file)}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for file in CODE
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+    assert {name: size for name, size in functions.items() if size > LONGEST_FUNCTION} == {}
+
+
+def test_every_module_says_what_it_offers_and_offers_it() -> None:
+    """Each name in `__all__` is there, once; only a package's own file may have none."""
+    untrue = {
+        module.__name__: names
+        for module in _modules()
+        if (names := _untrue_names(module)) or not (hasattr(module, "__path__") or names == [])
+    }
+
+    assert untrue == {}
+
+
+def _untrue_names(module: ModuleType) -> list[str] | None:
+    offered = getattr(module, "__all__", None)
+    if offered is None:
+        return None
+    return [name for name in offered if not hasattr(module, name) or offered.count(name) > 1]
+
+
+def test_every_setting_is_explained() -> None:
+    """An operator reads what each one does, and so does the reference."""
+    settings = _settings()
+
+    assert settings
+    assert {each.__name__: undocumented(each) for each in settings if undocumented(each)} == {}
+
+
+def test_every_default_lies_within_its_own_bounds() -> None:
+    """What is allowed includes what is usual."""
+    outside = [
+        f"{each.__module__}.{each.__name__}.{declared.name}"
+        for each in _settings()
+        for declared in dataclasses.fields(each)
+        if (bounds := bounds_of(declared)) and not _is_within(declared.default, bounds)
+    ]
+
+    assert outside == []
+
+
+def _is_within(default: object, bounds: Bounds) -> bool:
+    if not isinstance(default, int | float):
+        return True
+    least = float("-inf") if bounds.minimum is None else bounds.minimum
+    most = float("inf") if bounds.maximum is None else bounds.maximum
+    return least <= default <= most
+
+
+def test_nothing_is_left_for_later() -> None:
+    """What is in the tree is finished; what is not has an issue."""
+    assert [name for name, text in _texts() if UNFINISHED.search(text)] == []
+
+
+def test_no_registry_is_named() -> None:
+    """A mirror, an air-gapped site and the public one work alike."""
+    assert [name for name, text in _texts() if REGISTRY.search(text)] == []
+
+
+def test_the_version_stands_in_one_place() -> None:
+    """The package knows its version; the build asks it."""
+    places = [
+        name
+        for name, text in _texts()
+        if name.startswith(("daemon/", "systemd/", "pyproject", "Dockerfile", "Makefile"))
+        and re.search(rf"(?<![\d.]){re.escape(rightsizer.__version__)}(?![\d.])", text)
+    ]
+
+    assert places == ["daemon/rightsizer/__init__.py"]
+
+
+@pytest.mark.parametrize("text", ["# TODO: later", "raise NotImplementedError", "x = 1  # XXX"])
+def test_what_is_left_for_later_is_found(text: str) -> None:
+    """The check for unfinished work itself works."""
+    assert UNFINISHED.search(text)
