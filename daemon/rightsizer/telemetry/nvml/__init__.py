@@ -1,0 +1,1 @@
+"""NVML through the nvidia-ml-py bindings; no other package knows of pynvml."""

@@ -1,0 +1,33 @@
+"""What a collector is: a name, the signals it gives, and how it reads them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rightsizer.domain.device import Device
+from rightsizer.domain.signal import Signal
+from rightsizer.telemetry.nvml.draft import Draft
+from rightsizer.telemetry.nvml.handle import Handle
+
+__all__ = ["Collector"]
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """Some signals of a device that are read together."""
+
+    name: str
+    signals: tuple[Signal, ...]
+    read: Callable[[Handle, Draft], None]
+    """Asks the handle and puts each answer into the draft, failures too."""
+    on_mig_parent: bool = True
+    """Whether a GPU that is cut into MIG instances has these signals itself."""
+    on_mig_instance: bool = False
+    """Whether a MIG instance has these signals itself."""
+    settles: bool = False
+    """Whether a GPU that has just been woken up gives misleading values."""
+
+    def applies_to(self, device: Device) -> bool:
+        """Whether the device is of a kind that can have these signals."""
+        if device.mig is not None:
+            return self.on_mig_instance
+        return self.on_mig_parent or not device.has_mig_instances

@@ -1,0 +1,183 @@
+"""GPM, the profiling counters of Hopper and later: what happened between two samples."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pynvml
+
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.units import seconds
+from rightsizer.telemetry.nvml.collector import Collector
+from rightsizer.telemetry.nvml.draft import Draft
+from rightsizer.telemetry.nvml.failure import Failure, failure_of
+from rightsizer.telemetry.nvml.handle import Handle
+
+__all__ = ["GPM"]
+
+_PERCENT: Final = (
+    (Signal.GPU_BUSY, pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL),
+    (Signal.SM_ACTIVE, pynvml.NVML_GPM_METRIC_SM_UTIL),
+    (Signal.SM_OCCUPANCY, pynvml.NVML_GPM_METRIC_SM_OCCUPANCY),
+    (Signal.TENSOR_ACTIVE, pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL),
+    (Signal.DRAM_ACTIVE, pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL),
+    (Signal.FP64_ACTIVE, pynvml.NVML_GPM_METRIC_FP64_UTIL),
+    (Signal.FP32_ACTIVE, pynvml.NVML_GPM_METRIC_FP32_UTIL),
+    (Signal.FP16_ACTIVE, pynvml.NVML_GPM_METRIC_FP16_UTIL),
+)
+_MEBIBYTES_PER_SECOND: Final = (
+    (Signal.PCIE_TRANSMIT_BYTES_PER_SECOND, pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC),
+    (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC),
+    (Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC),
+    (Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND, pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC),
+)
+_METRICS: Final = (*_PERCENT, *_MEBIBYTES_PER_SECOND)
+_RATES: Final = frozenset(signal for signal, _ in _MEBIBYTES_PER_SECOND)
+_MEBIBYTE: Final = 2.0**20
+_FIRST: Final = Failure(Missing.NO_SAMPLE, "nvmlGpmSampleGet", "the first of two samples")
+_UNSUPPORTED: Final = Failure(
+    Missing.NOT_SUPPORTED, "nvmlGpmQueryDeviceSupport", "the device has no GPM"
+)
+
+
+class _Sampler:
+    """Two sample buffers of one device, used in turn by the one thread that owns them.
+
+    Buffers shared between threads have crashed hosts.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._query = pynvml.c_nvmlGpmMetricsGet_t()
+        self._query.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        self._metrics: list[tuple[Signal, Any]] = []
+        self._absent: dict[Signal, Failure] = {}
+        self._want(_METRICS)
+        self._buffers: list[Any] = []
+        self._sampled_at: int | None = None
+        self._refused: Failure | None = None
+
+    def sample(self) -> Failure | None:
+        """Take a sample and the metrics since the one before; `None` when they are there."""
+        failure = self._refused or self._allocate()
+        if failure is not None:
+            return failure
+        now = self._handle.clock.time()
+        if self._sampled_at is not None:
+            apart = seconds(now - self._sampled_at)
+            if apart < self._handle.settings.gpm_shortest_seconds:
+                return Failure(
+                    Missing.NO_SAMPLE, "nvmlGpmSampleGet", f"{apart:.3f} s after the one before"
+                )
+        failure = self._fill(self._buffers[1])
+        if failure is not None:
+            self._sampled_at = None
+            return failure
+        is_first, self._sampled_at = self._sampled_at is None, now
+        failure = _FIRST if is_first else self._evaluate()
+        self._buffers.reverse()
+        return failure
+
+    def put(self, draft: Draft) -> None:
+        """Put the metrics of the last evaluation into the draft."""
+        overshoot = self._handle.settings.gpm_overshoot_ratio
+        for signal, metric in self._metrics:
+            if metric.nvmlReturn != pynvml.NVML_SUCCESS:
+                error = pynvml.NVMLError(metric.nvmlReturn)
+                self._refuse(signal, failure_of(error, "nvmlGpmMetricsGet"), draft)
+            elif signal in _RATES:
+                draft.put(signal, metric.value, _MEBIBYTE)
+            else:
+                draft.put_percent(signal, metric.value, overshoot)
+        if len(self._metrics) + len(self._absent) > len(_METRICS):
+            self._want([item for item in _METRICS if item[0] not in self._absent])
+            if not self._metrics:
+                self._refused = next(iter(self._absent.values()))
+        for signal, failure in self._absent.items():
+            draft.fail(signal, failure)
+
+    def close(self) -> None:
+        """Free the buffers."""
+        for buffer in self._buffers:
+            self._handle.library.ask("nvmlGpmSampleFree", buffer)
+        self._buffers.clear()
+
+    def _want(self, metrics: Sequence[tuple[Signal, int]]) -> None:
+        """Have the next evaluations ask for these metrics alone."""
+        self._query.numMetrics = len(metrics)
+        self._metrics = []
+        for place, (signal, metric_id) in enumerate(metrics):
+            metric = self._query.metrics[place]
+            metric.metricId = metric_id
+            self._metrics.append((signal, metric))
+
+    def _refuse(self, signal: Signal, failure: Failure, draft: Draft) -> None:
+        """Note a metric that gave nothing; one that is not supported is not asked for again."""
+        if failure.reason is Missing.NOT_SUPPORTED:
+            self._absent[signal] = failure
+        else:
+            draft.fail(signal, failure)
+
+    def _allocate(self) -> Failure | None:
+        if self._buffers:
+            return None
+        support = self._handle.library.ask(
+            "nvmlGpmQueryDeviceSupport", self._handle.target.sampled_handle
+        )
+        if not isinstance(support, Failure) and not support.isSupportedDevice:
+            support = _UNSUPPORTED
+        if not isinstance(support, Failure):
+            return self._allocate_buffers()
+        if support.reason is Missing.NOT_SUPPORTED:
+            self._refused = support
+        return support
+
+    def _allocate_buffers(self) -> Failure | None:
+        for _ in range(2):
+            buffer = self._handle.library.ask("nvmlGpmSampleAlloc")
+            if isinstance(buffer, Failure):
+                self.close()
+                return buffer
+            self._buffers.append(buffer)
+        return None
+
+    def _fill(self, buffer: Any) -> Failure | None:
+        target = self._handle.target
+        mig = target.device.mig
+        answer = (
+            self._handle.library.ask("nvmlGpmSampleGet", target.sampled_handle, buffer)
+            if mig is None
+            else self._handle.library.ask(
+                "nvmlGpmMigSampleGet", target.sampled_handle, mig.gpu_instance_id, buffer
+            )
+        )
+        if not isinstance(answer, Failure):
+            return None
+        if answer.reason is Missing.NOT_SUPPORTED:
+            self._refused = answer
+        return answer
+
+    def _evaluate(self) -> Failure | None:
+        self._query.sample1, self._query.sample2 = self._buffers
+        answer = self._handle.library.ask("nvmlGpmMetricsGet", self._query)
+        return answer if isinstance(answer, Failure) else None
+
+
+def _read(handle: Handle, draft: Draft) -> None:
+    sampler = handle.hold(_Sampler)
+    failure = sampler.sample()
+    if failure is None:
+        sampler.put(draft)
+        return
+    for signal, _ in _METRICS:
+        draft.fail(signal, failure)
+
+
+GPM: Final = Collector(
+    "gpm",
+    tuple(signal for signal, _ in _METRICS),
+    _read,
+    on_mig_parent=False,
+    on_mig_instance=True,
+    settles=True,
+)

@@ -1,0 +1,141 @@
+"""Keeps NVML open and knows what is behind it; every driver call is made on its own worker."""
+
+import itertools
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.units import nanoseconds
+from rightsizer.edge.clock import Clock
+from rightsizer.telemetry.nvml.back_off import BackOff
+from rightsizer.telemetry.nvml.driver import Driver, explain
+from rightsizer.telemetry.nvml.failure import Failure
+from rightsizer.telemetry.nvml.inventory import Inventory
+from rightsizer.telemetry.nvml.settings import LiveSettings
+from rightsizer.telemetry.worker import Crashed, Stuck, Worker
+
+__all__ = ["Connection"]
+
+_OPENING: Final = "NVML is being opened"
+
+
+class Connection:
+    """The driver as the coordinator sees it: what it offers now, or why nothing."""
+
+    def __init__(
+        self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path
+    ) -> None:
+        """Nothing is asked of the driver before the first `advance`."""
+        generations = itertools.count()
+        self._clock = clock
+        self._settings = settings
+        self._worker: Worker[Driver, Inventory | Failure] = Worker(
+            "nvml",
+            lambda: Driver(generations, catalogue, sysfs),
+            abandon_after_seconds=settings.abandon_after_seconds,
+            abandoned_maximum=settings.abandoned_threads_maximum,
+        )
+        self._back_off = BackOff(settings.retry_first_seconds, settings.retry_longest_seconds)
+        self._due = clock.time()
+        self._next_reopening = self._due
+        self._reopening = False
+        self._retired: tuple[Worker[Any, Any], ...] = ()
+        self._is_waiting = False
+        self.inventory: Inventory | None = None
+        self.trouble: str | None = _OPENING
+
+    @property
+    def may_reopen(self) -> bool:
+        """Whether the last reopening was long enough ago."""
+        return self._clock.time() >= self._next_reopening
+
+    def advance(self, deadline: float) -> None:
+        """Take in what was found, and look again when that is due.
+
+        Waits for an answer, until a point on the monotonic clock, only while nothing is known.
+        """
+        if not self._is_waiting and self._clock.time() >= self._due:
+            self._begin()
+        if self._is_waiting:
+            self._take(deadline if self.inventory is None else time.monotonic())
+
+    def look_soon(self) -> None:
+        """Look for devices again within the shortest retry: one of them has changed."""
+        if self.inventory is None:
+            return  # That is being done already.
+        soon = self._clock.time() + nanoseconds(self._settings.retry_first_seconds)
+        self._due = min(self._due, soon)
+
+    def reopen(self, retired: Sequence[Worker[Any, Any]], reason: str) -> None:
+        """Shut NVML down and open it again, once the back-off allows it.
+
+        Args:
+            retired: Closed workers that may still hold something of this opening.
+            reason: Why, for a person.
+        """
+        self._retired = tuple(retired)
+        self._reopening = True
+        now = self._clock.time()
+        self._due = max(now, self._next_reopening)
+        self._next_reopening = now + self._back_off.next()
+        self.inventory = None
+        self.trouble = reason
+
+    def confirm(self) -> None:
+        """Note that the devices answer: the next trouble is a new one."""
+        self._back_off.reset()
+
+    def close(self, deadline: float) -> None:
+        """Shut NVML down, unless it hangs."""
+        self._worker.close()
+        self._worker.join(deadline)
+
+    def _begin(self) -> None:
+        if self._reopening:
+            retired, wait = self._retired, self._settings.deadline_seconds
+            asked = self._worker.ask(lambda driver: _reopen(driver, retired, wait))
+        else:
+            asked = self._worker.ask(Driver.look)
+        self._is_waiting = self._is_waiting or asked
+
+    def _take(self, deadline: float) -> None:
+        answer = self._worker.answer(deadline)
+        if isinstance(answer, Stuck):
+            if self.inventory is None:
+                call = answer.state.library.asking if answer.state else None
+                self.trouble = f"NVML hangs in {call or 'opening'} for {answer.seconds:.1f} s"
+            # Past its patience, the worker tries the same on a fresh thread.
+            self._begin()
+            return
+        self._is_waiting = False
+        if isinstance(answer, Inventory):
+            self._accept(answer)
+        else:
+            self._refuse(answer)
+
+    def _accept(self, inventory: Inventory) -> None:
+        self._reopening = False
+        self._retired = ()
+        self.inventory = inventory
+        offers = inventory.gpus or inventory.unopened
+        self.trouble = None if offers else "the NVIDIA driver offers no GPU on this node"
+        self._due = self._clock.time() + nanoseconds(self._settings.enumeration_interval_seconds)
+
+    def _refuse(self, answer: Failure | Crashed) -> None:
+        if isinstance(answer, Crashed):
+            answer = Failure(Missing.FAILED, "enumeration", repr(answer.error))
+        if answer.driver_is_gone or self.inventory is None:
+            self.inventory = None
+            self.trouble = explain(answer)
+        self._due = self._clock.time() + self._back_off.next()
+
+
+def _reopen(driver: Driver, retired: Sequence[Worker[Any, Any]], wait_seconds: float) -> Any:
+    deadline = time.monotonic() + wait_seconds
+    for worker in retired:
+        worker.join(deadline)
+    driver.close()
+    return driver.look()

@@ -1,0 +1,87 @@
+"""The devices that were seen: one that the driver no longer offers stays listed as down."""
+
+from collections.abc import Mapping
+
+from rightsizer.domain.device import Device
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.snapshot import Down
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.telemetry.nvml.failure import Failure
+from rightsizer.telemetry.nvml.inventory import Inventory
+
+__all__ = ["Roster"]
+
+
+class Roster:
+    """Who is there, and who was."""
+
+    def __init__(self, retention: Nanoseconds) -> None:
+        """Empty. Absent devices are forgotten after `retention`."""
+        self._retention = retention
+        self._seen: dict[str, Nanoseconds] = {}
+        self._devices: dict[str, Device] = {}
+        self.devices: tuple[Device, ...] = ()
+        """All devices that are listed: GPUs by index, each before its MIG instances."""
+        self.absent: Mapping[str, Down] = {}
+        """Those that the driver does not offer, and why."""
+
+    def update(self, inventory: Inventory | None, trouble: str | None, now: Nanoseconds) -> None:
+        """Compare with what the driver offers now.
+
+        Args:
+            inventory: All that it offers; `None` while it cannot be asked.
+            trouble: Why it cannot be asked.
+            now: On the steady clock.
+        """
+        present: dict[str, Device] = {}
+        unopened: Mapping[int, Failure] = {}
+        if inventory is not None:
+            unopened = inventory.unopened
+            targets = [target for gpu in inventory.gpus for target in gpu.targets]
+            present = {target.device.uuid: target.device for target in targets}
+        self._seen.update(dict.fromkeys(present, now))
+        self._devices.update(present)
+        self._forget(present, now)
+        self._list_unopened(present, unopened, now)
+        self.devices = tuple(sorted(self._devices.values(), key=_order))
+        self.absent = {
+            uuid: _down(device, unopened, trouble)
+            for uuid, device in self._devices.items()
+            if uuid not in present
+        }
+
+    def _forget(self, present: Mapping[str, Device], now: Nanoseconds) -> None:
+        for uuid, device in list(self._devices.items()):
+            # An instance whose GPU is there without it was taken apart on purpose.
+            is_dissolved = device.mig is not None and device.mig.parent_uuid in present
+            is_long_gone = now - self._seen[uuid] > self._retention
+            if uuid not in present and (is_dissolved or is_long_gone or _is_placeholder(device)):
+                del self._devices[uuid], self._seen[uuid]
+
+    def _list_unopened(
+        self, present: Mapping[str, Device], unopened: Mapping[int, Failure], now: Nanoseconds
+    ) -> None:
+        """A GPU that was never opened has no uuid; it goes by its index."""
+        missing = {device.index for uuid, device in self._devices.items() if uuid not in present}
+        for index in unopened.keys() - missing:
+            device = Device(uuid=f"index:{index}", index=index)
+            self._devices[device.uuid] = device
+            self._seen[device.uuid] = now
+
+
+def _is_placeholder(device: Device) -> bool:
+    return device.uuid == f"index:{device.index}" and not device.name
+
+
+def _down(device: Device, unopened: Mapping[int, Failure], trouble: str | None) -> Down:
+    failure = unopened.get(device.index)
+    if failure is not None:
+        return Down(failure.reason, str(failure))
+    return Down(Missing.LOST, trouble or "the driver no longer offers it")
+
+
+def _order(device: Device) -> tuple[int, str, int, int]:
+    if device.mig is None:
+        return device.index, "", -1, -1
+    mig = device.mig
+    return device.index, mig.parent_uuid, mig.gpu_instance_id, mig.compute_instance_id

@@ -1,0 +1,165 @@
+"""Threads that may hang: each does one job at a time, and nobody waits longer than he wants."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+__all__ = ["Crashed", "Stuck", "Worker"]
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck(Generic[S]):
+    """The job is still under way."""
+
+    state: S | None
+    """What its thread works on; `None` before it has that."""
+    seconds: float
+    """Since the job was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """The job raised."""
+
+    error: BaseException
+
+
+class Worker(Generic[S, T]):
+    """A thread with a state of its own, replaced when it hangs for too long.
+
+    The thread enters the state before its first job and leaves it after its last, so that what
+    the state owns is touched by that thread alone. A thread that hangs is left behind; if it
+    comes back, it leaves its state and ends. All are daemons: none keeps the process alive.
+    Everything here is for one caller's thread, but for `join`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        enter: Callable[[], AbstractContextManager[S]],
+        *,
+        abandon_after_seconds: float,
+        abandoned_maximum: int,
+    ) -> None:
+        """A worker that starts its thread with its first job."""
+        self._name = name
+        self._enter = enter
+        self._abandon_after_seconds = abandon_after_seconds
+        self._abandoned_maximum = abandoned_maximum
+        self._lane: _Lane[S, T] | None = None
+        self._last: _Lane[S, T] | None = None
+        self._left: list[_Lane[S, T]] = []
+
+    def ask(self, job: Callable[[S], T]) -> bool:
+        """Start a job, unless a former one hangs; whether it was started.
+
+        An answer that nobody has fetched is dropped.
+        """
+        if self._lane is not None and self._lane.is_busy:
+            if self._lane.busy_seconds < self._abandon_after_seconds or not self._may_abandon(1):
+                return False
+            self.close()
+        if self._lane is None:
+            if not self._may_abandon(0):
+                return False
+            self._lane = _Lane(self._name, self._enter)
+        self._last = self._lane
+        self._lane.post(job)
+        return True
+
+    def answer(self, deadline: float) -> T | Stuck[S] | Crashed:
+        """The answer to the last job, waited for until a point on the monotonic clock.
+
+        Raises:
+            LookupError: nothing was asked.
+        """
+        job = self._last.job if self._last is not None else None
+        if job is None:
+            raise LookupError(f"worker '{self._name}' was asked for nothing")
+        try:
+            error = job.exception(max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            return self.stuck()
+        return job.result() if error is None else Crashed(error)
+
+    def stuck(self) -> Stuck[S]:
+        """Where the last job is, and since when."""
+        if self._last is None:
+            return Stuck(None, 0.0)
+        return Stuck(self._last.state, self._last.busy_seconds)
+
+    def renew(self, enter: Callable[[], AbstractContextManager[S]]) -> None:
+        """Work on another state from the next job on."""
+        self.close()
+        self._enter = enter
+
+    def close(self) -> None:
+        """Let the thread leave its state and end, after the job under way."""
+        if self._lane is not None:
+            self._lane.end()
+            self._left.append(self._lane)
+            self._lane = None
+
+    def join(self, deadline: float) -> bool:
+        """Wait for the threads of a closed worker; whether all have ended in time."""
+        ended = [lane.join(deadline) for lane in tuple(self._left)]
+        return all(ended)
+
+    def _may_abandon(self, more: int) -> bool:
+        self._left = [lane for lane in self._left if lane.is_alive]
+        return sum(lane.is_busy for lane in self._left) + more <= self._abandoned_maximum
+
+
+class _Lane(Generic[S, T]):
+    """One thread of a worker, with the job that it was given last."""
+
+    def __init__(self, name: str, enter: Callable[[], AbstractContextManager[S]]) -> None:
+        self.state: S | None = None
+        self.job: Future[T] | None = None
+        self._posted = 0.0
+        self._enter = enter
+        self._jobs: SimpleQueue[tuple[Callable[[S], T], Future[T]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def is_busy(self) -> bool:
+        return self.job is not None and not self.job.done()
+
+    @property
+    def busy_seconds(self) -> float:
+        return time.monotonic() - self._posted
+
+    def post(self, job: Callable[[S], T]) -> None:
+        self.job = Future()
+        self._posted = time.monotonic()
+        self._jobs.put((job, self.job))
+
+    def end(self) -> None:
+        self._jobs.put(None)
+
+    def join(self, deadline: float) -> bool:
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        with self._enter() as state:
+            self.state = state
+            while (item := self._jobs.get()) is not None:
+                job, future = item
+                try:
+                    future.set_result(job(state))
+                except Exception as error:  # noqa: BLE001 - whoever asked gets it as the answer.
+                    future.set_exception(error)

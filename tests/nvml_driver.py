@@ -1,0 +1,390 @@
+"""A tiny driver library of Python functions, for faults: it hangs, refuses, lacks and changes.
+
+It is independent of the simulator: whatever offers NVML's functions can stand in its place.
+"""
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.units import nanoseconds
+from rightsizer.edge.clock import Clock, FastClock
+from rightsizer.telemetry.host import ProcHost
+from rightsizer.telemetry.live import LiveSettings, LiveSource
+from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.owners.known import KnownOwners
+
+__all__ = ["FUNCTIONS", "FakeDriver", "FakeGpu", "FakeInstance", "installed", "reading", "tick"]
+
+_OK = pynvml.NVML_SUCCESS
+_ABSENT = pynvml.NVML_ERROR_NOT_SUPPORTED
+_HANDLES_PER_GPU = 100
+_ALWAYS = ("nvmlShutdown", "nvmlGpmSampleFree")  # These need no driver.
+
+
+@dataclass
+class FakeInstance:
+    """A MIG instance of a fake GPU."""
+
+    uuid: str
+    profile: str = "1g.10gb"
+    gpu_instance_id: int = 7
+    slices: int = 1
+    memory_total: int = 10 << 30
+    processes: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class FakeGpu:
+    """What the fake driver says of one GPU; `None` where it does not support the question."""
+
+    uuid: str
+    name: str = "NVIDIA H100 80GB HBM3"
+    bus_id: str = "00000000:17:00.0"
+    architecture: int = pynvml.NVML_DEVICE_ARCH_HOPPER
+    busy_percent: int = 42
+    memory_total: int = 80 << 30
+    memory_used: int = 8 << 30
+    power_milliwatts: int = 350_000
+    temperature: int = 55
+    processes: dict[int, int | None] = field(default_factory=dict)
+    instances: list[FakeInstance] | None = None
+    gpm: dict[int, float] | None = field(default_factory=lambda: {1: 90.0, 2: 80.0, 5: 60.0})
+    is_persistent: bool = True
+    is_lost: bool = False
+
+
+class FakeDriver:
+    """Stands where the bindings hold `libnvidia-ml.so.1`."""
+
+    def __init__(self, *gpus: FakeGpu) -> None:
+        self.gpus = list(gpus)
+        self.is_loaded = True
+        self.openings = 0
+        self.closings = 0
+        self.calls: list[str] = []
+        self.lacking: set[str] = set()
+        self.codes: dict[str, int] = {}
+        self.codes_of: dict[tuple[str, int], int] = {}
+        """By function and index of the GPU."""
+        self.raising: dict[str, Exception] = {}
+        self.hanging: dict[tuple[str, int], threading.Event] = {}
+        """By function and index of the GPU (-1: without one): set the event to let go."""
+        self.samples_alive = 0
+        self.sampled_by: dict[int, set[int]] = {}
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        answer = _ANSWERS.get(name)
+        if answer is None or name in self.lacking:
+            raise AttributeError(name)
+
+        def call(*arguments: Any) -> int:
+            return self._call(name, answer, arguments)
+
+        return call
+
+    def _call(self, name: str, answer: Callable[..., int], arguments: tuple[Any, ...]) -> int:
+        self.calls.append(name)
+        index = _index(arguments)
+        hanging = self.hanging.get((name, index))
+        if hanging is not None:
+            hanging.wait()
+        if name in self.raising:
+            raise self.raising[name]
+        if not self.is_loaded and name not in _ALWAYS:
+            return (
+                pynvml.NVML_ERROR_DRIVER_NOT_LOADED
+                if name == "nvmlInitWithFlags"
+                else pynvml.NVML_ERROR_UNINITIALIZED
+            )
+        code = self.codes_of.get((name, index), self.codes.get(name))
+        if code is not None:
+            return code
+        if index >= len(self.gpus) or (index >= 0 and self.gpus[index].is_lost):
+            return int(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return int(answer(self, *arguments))
+
+
+@contextmanager
+def reading(
+    driver: object, clock: Clock, root: Path | None = None, **settings: Any
+) -> Iterator[LiveSource]:
+    """A live source over the driver; its host is whatever stands under `root`."""
+    root = root or Path("/nowhere")
+    with installed(driver):
+        source = LiveSource(
+            clock=clock,
+            interval=nanoseconds(1),
+            settings=LiveSettings(**settings),
+            catalogue=built_in(),
+            owners=KnownOwners.on_host(root / "proc"),
+            host=ProcHost(root / "proc", root / "cgroup", clock),
+            sysfs=root / "sys",
+        )
+        try:
+            yield source
+        finally:
+            source.close()
+
+
+def tick(clock: FastClock, duration_seconds: float = 1.0) -> None:
+    """Let time pass."""
+    clock.wait_until(clock.time() + nanoseconds(duration_seconds), threading.Event())
+
+
+@contextmanager
+def installed(driver: object) -> Iterator[None]:
+    """The driver, below the bindings, for as long as the block lasts."""
+    use_library(driver)
+    try:
+        yield
+    finally:
+        use_library(None)
+
+
+def _number(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
+
+
+def _set_handle(reference: Any, number: int) -> int:
+    ctypes.c_void_p.from_buffer(reference._obj).value = number
+    return int(_OK)
+
+
+def _index(arguments: tuple[Any, ...]) -> int:
+    if arguments and isinstance(arguments[0], pynvml.c_nvmlDevice_t):
+        return _number(arguments[0]) // _HANDLES_PER_GPU - 1
+    return -1
+
+
+def _gpu(driver: FakeDriver, handle: Any) -> FakeGpu:
+    return driver.gpus[_index((handle,))]
+
+
+def _instance(driver: FakeDriver, handle: Any) -> FakeInstance | None:
+    place = _number(handle) % _HANDLES_PER_GPU
+    instances = _gpu(driver, handle).instances
+    return instances[place - 1] if place and instances else None
+
+
+def _text(buffer: Any, text: str) -> int:
+    buffer.value = text.encode()
+    return int(_OK)
+
+
+def _put(reference: Any, value: float) -> int:
+    reference._obj.value = value
+    return int(_OK)
+
+
+def _init(driver: FakeDriver, _flags: Any) -> int:
+    driver.openings += 1
+    return int(_OK)
+
+
+def _shutdown(driver: FakeDriver) -> int:
+    driver.closings += 1
+    return int(_OK)
+
+
+def _handle_by_index(driver: FakeDriver, index: Any, handle: Any) -> int:
+    if driver.gpus[index.value].is_lost:
+        return int(pynvml.NVML_ERROR_GPU_IS_LOST)
+    return _set_handle(handle, (index.value + 1) * _HANDLES_PER_GPU)
+
+
+def _name(driver: FakeDriver, handle: Any, buffer: Any, _size: Any) -> int:
+    instance = _instance(driver, handle)
+    suffix = f" MIG {instance.profile}" if instance else ""
+    return _text(buffer, _gpu(driver, handle).name + suffix)
+
+
+def _uuid(driver: FakeDriver, handle: Any, buffer: Any, _size: Any) -> int:
+    return _text(buffer, (_instance(driver, handle) or _gpu(driver, handle)).uuid)
+
+
+def _pci(driver: FakeDriver, handle: Any, info: Any) -> int:
+    info._obj.busId = _gpu(driver, handle).bus_id
+    return int(_OK)
+
+
+def _mig_mode(driver: FakeDriver, handle: Any, current: Any, pending: Any) -> int:
+    enabled = _gpu(driver, handle).instances is not None
+    _put(pending, enabled)
+    return _put(current, enabled)
+
+
+def _mig_handle(driver: FakeDriver, handle: Any, place: Any, instance: Any) -> int:
+    instances = _gpu(driver, handle).instances or []
+    if place.value >= len(instances):
+        return int(pynvml.NVML_ERROR_NOT_FOUND)
+    return _set_handle(instance, _number(handle) + place.value + 1)
+
+
+def _instance_id(driver: FakeDriver, handle: Any, number: Any) -> int:
+    instance = _instance(driver, handle)
+    return _put(number, instance.gpu_instance_id) if instance else int(_ABSENT)
+
+
+def _attributes(driver: FakeDriver, handle: Any, attributes: Any) -> int:
+    instance = _instance(driver, handle)
+    if instance is None:
+        return int(_ABSENT)
+    attributes._obj.gpuInstanceSliceCount = instance.slices
+    attributes._obj.computeInstanceSliceCount = instance.slices
+    attributes._obj.memorySizeMB = instance.memory_total >> 20
+    return int(_OK)
+
+
+def _utilization(driver: FakeDriver, handle: Any, rates: Any) -> int:
+    if _gpu(driver, handle).instances is not None:
+        return int(_ABSENT)
+    rates._obj.gpu, rates._obj.memory = _gpu(driver, handle).busy_percent, 11
+    return int(_OK)
+
+
+def _engine(driver: FakeDriver, handle: Any, percent: Any, period: Any) -> int:
+    if _gpu(driver, handle).instances is not None:
+        return int(_ABSENT)
+    _put(period, 167000)
+    return _put(percent, 5)
+
+
+def _memory(driver: FakeDriver, handle: Any, info: Any) -> int:
+    gpu, instance = _gpu(driver, handle), _instance(driver, handle)
+    info._obj.total = instance.memory_total if instance else gpu.memory_total
+    info._obj.used = gpu.memory_used
+    if hasattr(info._obj, "reserved"):
+        info._obj.reserved = 1 << 30
+    return int(_OK)
+
+
+def _power(driver: FakeDriver, handle: Any, power: Any) -> int:
+    if _instance(driver, handle):
+        return int(_ABSENT)
+    return _put(power, _gpu(driver, handle).power_milliwatts)
+
+
+def _fields(driver: FakeDriver, handle: Any, count: Any, values: Any) -> int:
+    for index in range(count.value):
+        value = values._obj[index]
+        value.nvmlReturn, value.valueType = _OK, pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
+        value.value.uiVal = _gpu(driver, handle).temperature + 10
+    return int(_OK)
+
+
+def _processes(driver: FakeDriver, handle: Any, count: Any, infos: Any) -> int:
+    processes = (_instance(driver, handle) or _gpu(driver, handle)).processes
+    room, count._obj.value = count._obj.value, len(processes)
+    if not processes:
+        return int(_OK)
+    if infos is None or room < len(processes):
+        return int(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
+    for index, (pid, used) in enumerate(processes.items()):
+        infos[index].pid = pid
+        infos[index].usedGpuMemory = 2**64 - 1 if used is None else used
+    return int(_OK)
+
+
+def _gpm_support(driver: FakeDriver, handle: Any, support: Any) -> int:
+    support._obj.isSupportedDevice = _gpu(driver, handle).gpm is not None
+    return int(_OK)
+
+
+def _gpm_alloc(driver: FakeDriver, sample: Any) -> int:
+    driver.samples_alive += 1
+    return _set_handle(sample, 1_000_000 + len(driver.calls))
+
+
+def _gpm_free(driver: FakeDriver, sample: Any) -> int:
+    driver.samples_alive -= 1
+    return int(_OK)
+
+
+def _gpm_sample(driver: FakeDriver, handle: Any, sample: Any) -> int:
+    driver.sampled_by.setdefault(_number(sample), set()).add(threading.get_ident())
+    return int(_OK)
+
+
+def _gpm_mig_sample(driver: FakeDriver, handle: Any, instance: Any, sample: Any) -> int:
+    known = {found.gpu_instance_id for found in _gpu(driver, handle).instances or ()}
+    number = getattr(instance, "value", instance)
+    return _gpm_sample(driver, handle, sample) if number in known else int(_ABSENT)
+
+
+def _gpm_metrics(driver: FakeDriver, query: Any) -> int:
+    known = next((gpu.gpm for gpu in driver.gpus if gpu.gpm is not None), {})
+    for index in range(query._obj.numMetrics):
+        metric = query._obj.metrics[index]
+        value = known.get(metric.metricId)
+        metric.nvmlReturn = _ABSENT if value is None else _OK
+        metric.value = value or 0.0
+    return int(_OK)
+
+
+def _constant(value: int) -> Callable[..., int]:
+    """An answer whose last argument takes a number that never changes."""
+    return lambda _driver, *arguments: _put(arguments[-1], value)
+
+
+_ANSWERS: dict[str, Callable[..., int]] = {
+    "nvmlInitWithFlags": _init,
+    "nvmlShutdown": _shutdown,
+    "nvmlDeviceGetCount_v2": lambda driver, count: _put(count, len(driver.gpus)),
+    "nvmlDeviceGetHandleByIndex_v2": _handle_by_index,
+    "nvmlDeviceGetName": _name,
+    "nvmlDeviceGetUUID": _uuid,
+    "nvmlDeviceGetPciInfo_v3": _pci,
+    "nvmlDeviceGetArchitecture": lambda driver, handle, found: _put(
+        found, _gpu(driver, handle).architecture
+    ),
+    "nvmlDeviceGetPersistenceMode": lambda driver, handle, mode: _put(
+        mode, _gpu(driver, handle).is_persistent
+    ),
+    "nvmlDeviceGetMigMode": _mig_mode,
+    "nvmlDeviceGetMaxMigDeviceCount": _constant(7),
+    "nvmlDeviceGetMigDeviceHandleByIndex": _mig_handle,
+    "nvmlDeviceGetGpuInstanceId": _instance_id,
+    "nvmlDeviceGetComputeInstanceId": _constant(0),
+    "nvmlDeviceGetAttributes_v2": _attributes,
+    "nvmlDeviceGetUtilizationRates": _utilization,
+    "nvmlDeviceGetEncoderUtilization": _engine,
+    "nvmlDeviceGetDecoderUtilization": _engine,
+    "nvmlDeviceGetJpgUtilization": _engine,
+    "nvmlDeviceGetOfaUtilization": _engine,
+    "nvmlDeviceGetMemoryInfo": _memory,
+    "nvmlDeviceGetMemoryInfo_v2": _memory,
+    "nvmlDeviceGetPowerUsage": _power,
+    "nvmlDeviceGetEnforcedPowerLimit": _constant(700_000),
+    "nvmlDeviceGetPowerManagementDefaultLimit": _constant(700_000),
+    "nvmlDeviceGetTotalEnergyConsumption": _constant(123_456),
+    "nvmlDeviceGetClockInfo": _constant(1410),
+    "nvmlDeviceGetMaxClockInfo": _constant(1980),
+    "nvmlDeviceGetCurrentClocksEventReasons": _constant(4),
+    "nvmlDeviceGetCurrentClocksThrottleReasons": _constant(4),
+    "nvmlDeviceGetTemperature": lambda driver, handle, _sensor, found: _put(
+        found, _gpu(driver, handle).temperature
+    ),
+    "nvmlDeviceGetFieldValues": _fields,
+    "nvmlDeviceGetCurrPcieLinkGeneration": _constant(5),
+    "nvmlDeviceGetCurrPcieLinkWidth": _constant(16),
+    "nvmlDeviceGetMaxPcieLinkGeneration": _constant(5),
+    "nvmlDeviceGetMaxPcieLinkWidth": _constant(16),
+    "nvmlDeviceGetPcieThroughput": _constant(1024),
+    "nvmlDeviceGetComputeRunningProcesses_v3": _processes,
+    "nvmlDeviceGetComputeRunningProcesses_v2": _processes,
+    "nvmlGpmQueryDeviceSupport": _gpm_support,
+    "nvmlGpmSampleAlloc": _gpm_alloc,
+    "nvmlGpmSampleFree": _gpm_free,
+    "nvmlGpmSampleGet": _gpm_sample,
+    "nvmlGpmMigSampleGet": _gpm_mig_sample,
+    "nvmlGpmMetricsGet": _gpm_metrics,
+}
+FUNCTIONS = tuple(_ANSWERS)

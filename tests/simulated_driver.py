@@ -1,0 +1,65 @@
+"""A simulated driver library below the real bindings, for whoever tests what reads a driver."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pynvml
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.simulated.library import SimulatedLibrary
+from rightsizer.telemetry.simulated.node import Node
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import DEFAULT_START
+
+__all__ = ["MIDNIGHT", "Bench", "hour", "node_of", "simulated_driver"]
+
+MIDNIGHT: Final[Nanoseconds] = DEFAULT_START
+
+
+def hour(hours: float) -> Nanoseconds:
+    """A time of the first simulated day."""
+    return MIDNIGHT + round(hours * 3600) * NANOSECONDS_PER_SECOND
+
+
+def node_of(scenario: str, start: Nanoseconds | None = MIDNIGHT) -> Node:
+    """The node of a packaged scenario."""
+    return Node(load_scenario(scenario, built_in()), built_in(), start)
+
+
+@dataclass
+class Bench:
+    """A node, the library over it, and the clock that both follow."""
+
+    node: Node
+    library: SimulatedLibrary
+    time: Nanoseconds
+
+    def pass_seconds(self, seconds: float) -> None:
+        """Let time pass."""
+        self.time += round(seconds * NANOSECONDS_PER_SECOND)
+
+    def gpu(self, index: int) -> Any:
+        """The bindings' handle of a GPU."""
+        return pynvml.nvmlDeviceGetHandleByIndex(index)
+
+    def instance(self, index: int, number: int) -> Any:
+        """The bindings' handle of a MIG instance."""
+        return pynvml.nvmlDeviceGetMigDeviceHandleByIndex(self.gpu(index), number)
+
+
+@contextmanager
+def simulated_driver(scenario: str, hours: float = 12.0) -> Iterator[Bench]:
+    """A library of a packaged scenario below the bindings, initialized, at a time of its day."""
+    node = node_of(scenario, hour(hours - 1.0))
+    bench = Bench(node, SimulatedLibrary(node, lambda: bench.time), hour(hours))
+    use_library(bench.library)
+    pynvml.nvmlInit()
+    try:
+        yield bench
+    finally:
+        bench.library.faults.clear()
+        use_library(None)

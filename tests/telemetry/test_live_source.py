@@ -1,0 +1,341 @@
+"""The live source over a driver that hangs, refuses, disappears and comes back."""
+
+import threading
+import time
+from collections.abc import Callable
+from itertools import pairwise
+
+import pynvml
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nvml_driver import FUNCTIONS, FakeDriver, FakeGpu, FakeInstance, reading, tick
+from rightsizer.domain.errors import ConfigurationError
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.edge.clock import FastClock
+from rightsizer.telemetry.live import LiveSource
+
+POWER = "nvmlDeviceGetPowerUsage"
+
+
+def read_until(source: LiveSource, clock: FastClock, is_so: Callable[[Snapshot], bool]) -> Snapshot:
+    """Tick until something is so; threads that come back or look for devices need a moment."""
+    for _ in range(500):
+        snapshot = source.read()
+        if is_so(snapshot):
+            return snapshot
+        time.sleep(0.005)
+        tick(clock)
+    pytest.fail(f"it never came to pass: {snapshot}")
+
+
+def read_until_up(source: LiveSource, clock: FastClock, uuid: str) -> Snapshot:
+    """Tick until a device gives readings."""
+    return read_until(source, clock, lambda snapshot: uuid in snapshot.readings)
+
+
+def uuids(snapshot: Snapshot) -> list[str]:
+    """The devices listed, in their order."""
+    return [device.uuid for device in snapshot.devices]
+
+
+def two_gpus() -> FakeDriver:
+    """A driver with two H100."""
+    return FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1"))
+
+
+def test_snapshot_carries_both_clocks() -> None:
+    """Times are the injected clock's, the interval is the caller's."""
+    clock = FastClock(1_000_000_000)
+    with reading(two_gpus(), clock) as source:
+        tick(clock, 5)
+        snapshot = source.read()
+    assert snapshot.wall_time == snapshot.time == 6_000_000_000
+    assert {found.time for found in snapshot.readings.values()} == {6_000_000_000}
+    assert snapshot.interval == 1_000_000_000
+    assert source.name == "nvml"
+
+
+def test_hung_device_delays_nobody_and_resumes() -> None:
+    """A stuck GPU is down with the call that holds it; its neighbor is read at every tick."""
+    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    with reading(driver, clock, deadline_seconds=0.05) as source:
+        read_until_up(source, clock, "GPU-1")
+        driver.hanging[POWER, 1] = gate
+        for _ in range(4):
+            tick(clock)
+            snapshot = source.read()
+            assert "GPU-0" in snapshot.readings
+            assert "GPU-1" not in snapshot.readings
+        down = snapshot.down["GPU-1"]
+        assert down.reason is Missing.TIMED_OUT
+        assert down.detail.startswith(f"hung in {POWER} for ")
+        assert not snapshot.collectors["power"].success
+        assert uuids(snapshot) == ["GPU-0", "GPU-1"]
+        driver.hanging.clear()
+        gate.set()
+        assert not read_until_up(source, clock, "GPU-1").down
+
+
+def test_hung_device_is_tried_by_few_threads() -> None:
+    """Fresh threads try a hung device, but no more of them than the setting allows."""
+    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    bounds = {"abandon_after_seconds": 0.01, "abandoned_threads_maximum": 2}
+    with reading(driver, clock, deadline_seconds=0.05, **bounds) as source:
+        read_until_up(source, clock, "GPU-1")
+        before = threading.active_count()
+        driver.hanging[POWER, 1] = gate
+        for _ in range(8):
+            time.sleep(0.011)
+            tick(clock)
+            source.read()
+        assert threading.active_count() == before + 2
+        driver.hanging.clear()
+        gate.set()
+        read_until_up(source, clock, "GPU-1")
+
+
+def test_fresh_thread_recovers_a_device_whose_call_never_returns() -> None:
+    """When only one call hangs for good, the next thread gets through."""
+    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    with reading(driver, clock, deadline_seconds=0.05, abandon_after_seconds=0.01) as source:
+        read_until_up(source, clock, "GPU-1")
+        driver.hanging[POWER, 1] = gate
+        tick(clock)
+        assert "GPU-1" in source.read().down
+        driver.hanging.clear()
+        read_until_up(source, clock, "GPU-1")
+        gate.set()
+
+
+def test_hung_start_says_so_and_recovers() -> None:
+    """While NVML does not open, the snapshot says where it hangs; then the devices appear."""
+    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    driver.hanging["nvmlInitWithFlags", -1] = gate
+    with reading(driver, clock, deadline_seconds=0.05) as source:
+        snapshot = source.read()
+        assert snapshot.devices == ()
+        assert (snapshot.trouble or "").startswith("NVML hangs in nvmlInit for ")
+        driver.hanging.clear()
+        gate.set()
+        assert read_until_up(source, clock, "GPU-0").trouble is None
+
+
+def test_lost_device_leaves_the_others_alone() -> None:
+    """A GPU off the bus is down and listed, asked once a tick, and back when it is back."""
+    driver, clock = two_gpus(), FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        driver.gpus[1].is_lost = True
+        for _ in range(70):  # Beyond the next look for devices.
+            tick(clock)
+            snapshot = source.read()
+            assert "GPU-0" in snapshot.readings
+            assert snapshot.down["GPU-1"].reason is Missing.LOST
+            assert uuids(snapshot) == ["GPU-0", "GPU-1"]
+        assert snapshot.devices[1].board == "H100-SXM5-80GB"
+        assert driver.openings == 1
+        driver.gpus[1].is_lost = False
+        assert not read_until_up(source, clock, "GPU-1").down
+
+
+def test_removed_device_is_forgotten_after_a_while() -> None:
+    """A GPU that is unplugged stays listed as down until the retention ends."""
+    driver, clock = two_gpus(), FastClock(0)
+    with reading(driver, clock, lost_retention_seconds=600.0) as source:
+        source.read()
+        driver.gpus.pop()
+        listed = []
+        for _ in range(20):
+            tick(clock, 61)
+            snapshot = source.read()
+            listed.append("GPU-1" in snapshot.down)
+            assert len(snapshot.devices) == 1 + listed[-1]
+    assert listed[0]
+    assert not listed[-1]
+    assert listed == sorted(listed, reverse=True)
+
+
+def test_lost_gpu_takes_its_instances_along() -> None:
+    """MIG instances of a lost GPU are down without being asked."""
+    driver = FakeDriver(FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")]))
+    clock = FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        driver.gpus[0].is_lost = True
+        tick(clock)
+        snapshot = source.read()
+    assert {uuid: down.reason for uuid, down in snapshot.down.items()} == {
+        "GPU-0": Missing.LOST,
+        "MIG-a": Missing.LOST,
+    }
+
+
+def test_mig_changes_are_seen() -> None:
+    """Instances that are made appear, instances that are taken apart vanish at once."""
+    gpu, clock = FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")]), FastClock(0)
+    driver = FakeDriver(gpu)
+    with reading(driver, clock) as source:
+        source.read()
+        gpu.instances = [FakeInstance("MIG-b"), FakeInstance("MIG-c")]
+        tick(clock, 61)
+        snapshot = read_until_up(source, clock, "MIG-c")
+        assert uuids(snapshot) == ["GPU-0", "MIG-b", "MIG-c"]
+        gpu.instances = None
+        tick(clock, 61)
+        snapshot = read_until(source, clock, lambda snapshot: len(snapshot.devices) == 1)
+    assert uuids(snapshot) == ["GPU-0"]
+    assert driver.samples_alive == 0
+
+
+def test_lost_driver_is_opened_again() -> None:
+    """When the driver goes, NVML is shut down; when it comes, everything is as before."""
+    driver, clock = two_gpus(), FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        driver.is_loaded = False
+        for _ in range(5):
+            tick(clock)
+            snapshot = source.read()
+            assert not snapshot.readings
+            assert {down.reason for down in snapshot.down.values()} == {Missing.LOST}
+            assert len(snapshot.devices) == 2
+        assert "modprobe nvidia" in (snapshot.trouble or "")
+        assert driver.closings == 1
+        driver.is_loaded = True
+        snapshot = read_until_up(source, clock, "GPU-0")
+        assert set(snapshot.readings) == {"GPU-0", "GPU-1"}
+        assert snapshot.trouble is None
+        assert driver.openings == 2
+    assert driver.closings == 2
+    assert driver.samples_alive == 0
+
+
+def test_repeated_unknown_errors_open_nvml_again() -> None:
+    """A device with nothing but unknown errors makes NVML start over; the waits grow."""
+    driver, clock = two_gpus(), FastClock(0)
+    driver.codes_of |= {(name, 1): pynvml.NVML_ERROR_UNKNOWN for name in FUNCTIONS}
+    openings, read = [], 0
+    with reading(driver, clock) as source:
+        for _ in range(120):
+            read += "GPU-0" in source.read().readings
+            openings.append(driver.openings)
+            tick(clock)
+        times = [at for at, (one, other) in enumerate(pairwise(openings)) if other > one]
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        assert 3 <= len(gaps) <= 6
+        assert gaps[-1] > 2 * gaps[0]
+        assert read > 100
+        driver.codes_of.clear()
+        read_until_up(source, clock, "GPU-1")
+
+
+def test_absent_driver_is_retried_less_and_less() -> None:
+    """Without a driver the source stays up, says why, and waits longer each time."""
+    driver, clock = two_gpus(), FastClock(0)
+    driver.codes["nvmlInitWithFlags"] = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+    with reading(driver, clock, retry_longest_seconds=16.0) as source:
+        for _ in range(64):
+            snapshot = source.read()
+            assert snapshot.devices == ()
+            assert "libnvidia-ml.so.1 was not found" in (snapshot.trouble or "")
+            tick(clock)
+        # At 0, 1, 3, 7, 15, 31, 47 and 63 seconds.
+        assert driver.calls.count("nvmlInitWithFlags") == 8
+        driver.codes.clear()
+        assert set(read_until_up(source, clock, "GPU-0").readings) == {"GPU-0", "GPU-1"}
+
+
+def test_lost_and_read_exclude_each_other() -> None:
+    """No device is ever read and down in one snapshot, nor listed as neither."""
+    driver, clock = two_gpus(), FastClock(0)
+    with reading(driver, clock) as source:
+        for tick_number in range(40):
+            driver.codes_of = {}
+            if tick_number % 10 > 4:
+                driver.codes_of = {(name, 1): pynvml.NVML_ERROR_UNKNOWN for name in FUNCTIONS}
+            driver.is_loaded = tick_number % 17 < 14
+            snapshot = source.read()
+            assert not snapshot.readings.keys() & snapshot.down.keys()
+            assert snapshot.readings.keys() | snapshot.down.keys() == set(uuids(snapshot))
+            tick(clock)
+    assert driver.samples_alive == 0
+
+
+def test_unknown_collector_is_refused() -> None:
+    """Disabling what does not exist is a mistake that is named at the start."""
+    with (
+        pytest.raises(ConfigurationError, match="there is no collector 'gpn'; choose from gpm"),
+        reading(two_gpus(), FastClock(0), disabled_collectors=("gpn",)),
+    ):
+        pass
+
+
+def test_machine_without_library() -> None:
+    """With the bindings' real loading, a machine without NVML gives an empty snapshot."""
+    with reading(None, FastClock(0)) as source:
+        snapshot = source.read()
+    if snapshot.devices:
+        pytest.skip("this machine has a GPU")
+    assert snapshot.trouble
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    lacking=st.sets(st.sampled_from(FUNCTIONS)),
+    refused=st.sets(st.sampled_from(FUNCTIONS)),
+)
+def test_whatever_is_missing_the_rest_is_reported(lacking: set[str], refused: set[str]) -> None:
+    """For any driver that lacks or refuses functions, a snapshot tells what the others gave."""
+    gpu = FakeGpu("GPU-1", instances=[FakeInstance("MIG-a")])
+    driver, clock = FakeDriver(FakeGpu("GPU-0"), gpu), FastClock(0)
+    driver.lacking = set(lacking)
+    driver.codes = dict.fromkeys(refused, pynvml.NVML_ERROR_NOT_SUPPORTED)
+    gone = lacking | refused
+    with reading(driver, clock) as source:
+        source.read()
+        tick(clock)
+        snapshot = source.read()
+    needed = {"nvmlInitWithFlags", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"}
+    if needed & gone:
+        assert not snapshot.readings
+        assert snapshot.trouble or snapshot.down
+        return
+    uuid = "index:0" if "nvmlDeviceGetUUID" in gone else "GPU-0"
+    found = snapshot.readings.get(uuid)
+    if POWER not in gone:
+        assert found is not None
+        assert found.get(Signal.POWER_WATTS) == 350
+    elif found is not None:
+        assert found.why_missing(Signal.POWER_WATTS) is Missing.NOT_SUPPORTED
+    for known in snapshot.readings.values():
+        assert not known.values.keys() & known.missing.keys()
+    listed = {device.uuid for device in snapshot.devices}
+    assert snapshot.readings.keys() | snapshot.down.keys() == listed
+
+
+def test_all_workers_end_with_the_source() -> None:
+    """Closing leaves no thread, no buffer and NVML shut down."""
+    before = threading.active_count()
+    driver, clock = two_gpus(), FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        assert threading.active_count() == before + 3
+    assert threading.active_count() == before
+    assert (driver.openings, driver.closings, driver.samples_alive) == (1, 1, 0)
+
+
+def test_waking_up_is_no_load() -> None:
+    """Without persistence mode the first readings after opening are artifacts and left out."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0", is_persistent=False, gpm=None)), FastClock(0)
+    busy = []
+    with reading(driver, clock, settling_seconds=3.0) as source:
+        for _ in range(5):
+            found = source.read().readings["GPU-0"]
+            busy.append(found.why_missing(Signal.GPU_BUSY))
+            assert found.get(Signal.MEMORY_USED_BYTES) is not None
+            tick(clock)
+    assert busy == [Missing.NO_SAMPLE] * 3 + [None] * 2

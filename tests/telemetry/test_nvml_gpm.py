@@ -1,0 +1,111 @@
+"""GPM: two samples of one owner, measured apart, and given back."""
+
+import threading
+
+import pynvml
+
+from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.edge.clock import FastClock
+
+PIPE = Signal.TENSOR_ACTIVE
+
+
+def test_second_sample_gives_values() -> None:
+    """The first tick has one sample and says so; gpu_busy falls back to NVML until then."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    with reading(driver, clock) as source:
+        first = source.read().readings["GPU-0"]
+        tick(clock)
+        second = source.read().readings["GPU-0"]
+    assert first.why_missing(PIPE) is Missing.NO_SAMPLE
+    assert first.get(Signal.GPU_BUSY) == 0.42
+    assert second.get(PIPE) == 0.6
+    assert second.get(Signal.GPU_BUSY) == 0.9
+
+
+def test_rates_are_bytes_per_second() -> None:
+    """PCIe and NVLink come in MiB a second."""
+    gpu = FakeGpu("GPU-0", gpm={20: 1.0, 21: 2.0, 60: 3.0, 61: 4.0})
+    clock = FastClock(0)
+    with reading(FakeDriver(gpu), clock) as source:
+        source.read()
+        tick(clock)
+        found = source.read().readings["GPU-0"]
+    assert found.get(Signal.PCIE_TRANSMIT_BYTES_PER_SECOND) == 2**20
+    assert found.get(Signal.PCIE_RECEIVE_BYTES_PER_SECOND) == 2 * 2**20
+    assert found.get(Signal.NVLINK_RECEIVE_BYTES_PER_SECOND) == 3 * 2**20
+    assert found.get(Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND) == 4 * 2**20
+
+
+def test_samples_too_close_are_not_compared() -> None:
+    """Below the shortest distance no sample is taken; the next tick compares with the former."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        tick(clock, 0.05)
+        close = source.read().readings["GPU-0"]
+        tick(clock, 0.06)
+        apart = source.read().readings["GPU-0"]
+        taken = driver.calls.count("nvmlGpmSampleGet")
+    assert close.why_missing(PIPE) is Missing.NO_SAMPLE
+    assert apart.get(PIPE) == 0.6
+    assert taken == 2
+
+
+def test_failed_sample_starts_over() -> None:
+    """After a failure the next sample is a first one: nothing is compared across the gap."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    reasons = []
+    with reading(driver, clock) as source:
+        for code in (None, pynvml.NVML_ERROR_TIMEOUT, None, None):
+            driver.codes = {} if code is None else {"nvmlGpmSampleGet": code}
+            reasons.append(source.read().readings["GPU-0"].why_missing(PIPE))
+            tick(clock)
+    assert reasons == [Missing.NO_SAMPLE, Missing.TIMED_OUT, Missing.NO_SAMPLE, None]
+
+
+def test_buffers_have_one_owner_and_are_freed() -> None:
+    """Each buffer is filled by one thread only, and none is left when the source closes."""
+    gpu = FakeGpu("GPU-1", instances=[FakeInstance("MIG-a"), FakeInstance("MIG-b")])
+    driver, clock = FakeDriver(FakeGpu("GPU-0"), gpu), FastClock(0)
+    with reading(driver, clock) as source:
+        for _ in range(4):
+            source.read()
+            tick(clock)
+        assert driver.samples_alive == 6
+    assert driver.samples_alive == 0
+    assert all(len(threads) == 1 for threads in driver.sampled_by.values())
+    assert threading.get_ident() not in set().union(*driver.sampled_by.values())
+
+
+def test_unsupported_metrics_are_not_asked_for_again() -> None:
+    """A metric that the device refuses leaves the query; the others stay."""
+    wanted: list[int] = []
+
+    class Watching(FakeDriver):
+        def nvmlGpmMetricsGet(self, query: object) -> int:  # noqa: N802
+            wanted.append(query._obj.numMetrics)  # type: ignore[attr-defined]
+            return int(FakeDriver.__getattr__(self, "nvmlGpmMetricsGet")(query))
+
+    clock = FastClock(0)
+    with reading(Watching(FakeGpu("GPU-0")), clock) as source:
+        for _ in range(4):
+            found = source.read().readings["GPU-0"]
+            tick(clock)
+    assert wanted == [12, 3, 3]
+    assert found.get(PIPE) == 0.6
+    assert found.why_missing(Signal.DRAM_ACTIVE) is Missing.NOT_SUPPORTED
+
+
+def test_device_without_any_metric_is_left_in_peace() -> None:
+    """Where every metric is refused, no more samples are taken."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm={})), FastClock(0)
+    with reading(driver, clock) as source:
+        for _ in range(5):
+            found = source.read().readings["GPU-0"]
+            tick(clock)
+    assert driver.calls.count("nvmlGpmSampleGet") == 2
+    assert found.why_missing(PIPE) is Missing.NOT_SUPPORTED
+    assert found.get(Signal.GPU_BUSY) == 0.42

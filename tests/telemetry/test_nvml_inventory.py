@@ -1,0 +1,124 @@
+"""What devices are: facts of driver, sysfs and catalogue."""
+
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading
+from rightsizer.domain.device import Device, MigInstance
+from rightsizer.domain.reading import Missing
+from rightsizer.edge.clock import FastClock
+
+
+def devices_of(driver: FakeDriver, root: Path | None = None) -> tuple[Device, ...]:
+    """The devices of a first look."""
+    with reading(driver, FastClock(0), root) as source:
+        return source.read().devices
+
+
+def test_board_of_the_catalogue() -> None:
+    """A known board adds what the driver does not tell: NVLink and achievable ratios."""
+    (device,) = devices_of(FakeDriver(FakeGpu("GPU-0")))
+    assert device.board == "H100-SXM5-80GB"
+    assert device.architecture == "Hopper"
+    assert device.pci_bus_id == "00000000:17:00.0"
+    assert device.power_limit_watts == 700
+    assert device.sm_clock_maximum_hertz == 1.98e9
+    assert (device.pcie_generation_maximum, device.pcie_width_maximum) == (5, 16)
+    assert device.nvlink_bytes_per_second == 450e9
+    assert device.memory_total_bytes == 80 * 2**30
+
+
+def test_unknown_board_keeps_what_the_driver_tells() -> None:
+    """A board that the catalogue does not know is a device all the same."""
+    (device,) = devices_of(FakeDriver(FakeGpu("GPU-0", name="NVIDIA Z1", architecture=77)))
+    assert (device.board, device.architecture, device.name) == (None, None, "NVIDIA Z1")
+    assert device.nvlink_bytes_per_second is None
+    assert device.power_limit_watts == 700
+
+
+@pytest.mark.parametrize(("text", "node"), [("1\n", 1), ("-1\n", None), ("?", None)])
+def test_numa_node_comes_from_sysfs(tmp_path: Path, text: str, node: int | None) -> None:
+    """The kernel's -1 means that it does not know, and so does nonsense."""
+    folder = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
+    folder.mkdir(parents=True)
+    (folder / "numa_node").write_text(text)
+    (device,) = devices_of(FakeDriver(FakeGpu("GPU-0")), tmp_path)
+    assert device.numa_node == node
+
+
+def test_absent_numa_node(tmp_path: Path) -> None:
+    """A virtual machine may hide the device from sysfs."""
+    (device,) = devices_of(FakeDriver(FakeGpu("GPU-0")), tmp_path)
+    assert device.numa_node is None
+
+
+def test_device_without_uuid_goes_by_its_index() -> None:
+    """Identity falls back to the order of the devices."""
+    driver = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1"))
+    driver.lacking.add("nvmlDeviceGetUUID")
+    assert [device.uuid for device in devices_of(driver)] == ["index:0", "index:1"]
+
+
+def test_mig_profile_of_the_catalogue() -> None:
+    """Name and ids are the driver's, shares the catalogue's."""
+    instances = [
+        FakeInstance("MIG-a", "3g.40gb", gpu_instance_id=2, slices=3, memory_total=40 << 30),
+        FakeInstance("MIG-b", "1g.10gb+me", gpu_instance_id=9),
+    ]
+    whole, first, second = devices_of(FakeDriver(FakeGpu("GPU-0", instances=instances)))
+    assert whole.has_mig_instances
+    assert whole.mig is None
+    assert first.mig == MigInstance("GPU-0", "3g.40gb", 2, 0, 3 / 7, 4 / 8)
+    assert first.capacity_ratio == 3 / 7
+    assert first.memory_total_bytes == 40 * 2**30
+    assert second.mig is not None
+    assert (second.mig.profile, second.mig.memory_share) == ("1g.10gb+me", 1 / 8)
+    assert first.power_limit_watts is None
+    assert first.sm_clock_maximum_hertz == whole.sm_clock_maximum_hertz
+
+
+def test_compute_instance_has_a_part_of_its_gpu_instance() -> None:
+    """A compute instance shares its GPU instance's memory and has compute slices of its own."""
+    instance = FakeInstance("MIG-a", "1c.3g.40gb", slices=1, memory_total=40 << 30)
+    _, device = devices_of(FakeDriver(FakeGpu("GPU-0", instances=[instance])))
+    assert device.mig is not None
+    assert (device.mig.compute_share, device.mig.memory_share) == (1 / 7, 4 / 8)
+
+
+def test_mig_shares_without_the_catalogue() -> None:
+    """On an unknown board, slices and memory give the shares."""
+    instance = FakeInstance("MIG-a", "2g.20gb", slices=2, memory_total=20 << 30)
+    gpu = FakeGpu("GPU-0", name="NVIDIA Z1", instances=[instance])
+    _, device = devices_of(FakeDriver(gpu))
+    assert device.mig is not None
+    assert (device.mig.compute_share, device.mig.memory_share) == (2 / 7, 1 / 4)
+
+
+def test_gpu_that_cannot_be_opened_is_listed_as_down() -> None:
+    """A GPU that fell off the bus before the agent started has no uuid, but it is there."""
+    driver = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1", is_lost=True))
+    with reading(driver, FastClock(0)) as source:
+        snapshot = source.read()
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0", "index:1"]
+    assert snapshot.down["index:1"].reason is Missing.LOST
+    assert snapshot.trouble is None
+
+
+def test_node_without_gpus_says_so() -> None:
+    """A driver without a device is trouble of its own kind."""
+    with reading(FakeDriver(), FastClock(0)) as source:
+        snapshot = source.read()
+    assert snapshot.devices == ()
+    assert snapshot.trouble == "the NVIDIA driver offers no GPU on this node"
+
+
+def test_refused_count_says_so() -> None:
+    """A driver that cannot count its devices offers none, and the call is named."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    driver.codes["nvmlDeviceGetCount_v2"] = pynvml.NVML_ERROR_UNKNOWN
+    with reading(driver, FastClock(0)) as source:
+        snapshot = source.read()
+    assert snapshot.devices == ()
+    assert "nvmlDeviceGetCount" in (snapshot.trouble or "")

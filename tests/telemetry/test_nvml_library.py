@@ -1,0 +1,154 @@
+"""The edge over the bindings: every way to fail becomes a value."""
+
+import ctypes
+
+import pynvml
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvml_driver import FakeDriver, FakeGpu, installed
+from rightsizer.domain.reading import Missing
+from rightsizer.telemetry.nvml.driver import explain
+from rightsizer.telemetry.nvml.failure import Failure
+from rightsizer.telemetry.nvml.library import Library, use_library
+
+CALL = "nvmlDeviceGetPowerUsage"
+
+
+def asked(driver: FakeDriver, name: str = CALL) -> object:
+    """What the first GPU answers."""
+    with installed(driver):
+        library = Library()
+        return library.ask(name, library.ask("nvmlDeviceGetHandleByIndex", 0))
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (pynvml.NVML_ERROR_NOT_SUPPORTED, Missing.NOT_SUPPORTED),
+        (pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, Missing.NOT_SUPPORTED),
+        (pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH, Missing.NOT_SUPPORTED),
+        (pynvml.NVML_ERROR_NO_PERMISSION, Missing.NO_PERMISSION),
+        (pynvml.NVML_ERROR_GPU_IS_LOST, Missing.LOST),
+        (pynvml.NVML_ERROR_UNINITIALIZED, Missing.LOST),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, Missing.LOST),
+        (pynvml.NVML_ERROR_RESET_REQUIRED, Missing.LOST),
+        (pynvml.NVML_ERROR_TIMEOUT, Missing.TIMED_OUT),
+        (pynvml.NVML_ERROR_UNKNOWN, Missing.FAILED),
+        (pynvml.NVML_ERROR_MEMORY, Missing.FAILED),
+    ],
+)
+def test_codes_become_reasons(code: int, reason: Missing) -> None:
+    """Each of NVML's codes is a reason why a value is missing."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    driver.codes[CALL] = code
+    answer = asked(driver)
+    assert isinstance(answer, Failure)
+    assert (answer.reason, answer.code, answer.call) == (reason, code, CALL)
+
+
+@given(st.integers(min_value=1, max_value=100_000))
+def test_any_code_becomes_a_failure(code: int) -> None:
+    """A code that nobody knows is a failure too, even where the library has no words for it."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    driver.codes[CALL] = code
+    answer = asked(driver)
+    assert isinstance(answer, Failure)
+    assert answer.detail
+
+
+def test_absent_function_is_not_supported() -> None:
+    """A library that lacks a function does not support the signal."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    driver.lacking.add(CALL)
+    answer = asked(driver)
+    assert isinstance(answer, Failure)
+    assert answer.reason is Missing.NOT_SUPPORTED
+
+
+def test_version_mismatch_is_not_supported() -> None:
+    """The bindings' mismatch error, which is no NVMLError, means an old driver."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    driver.lacking.add("nvmlDeviceGetComputeRunningProcesses_v3")
+    answer = asked(driver, "nvmlDeviceGetComputeRunningProcesses")
+    assert isinstance(answer, Failure)
+    assert answer.reason is Missing.NOT_SUPPORTED
+    assert "too old" in answer.detail
+
+
+def test_function_that_the_bindings_lack_is_not_supported() -> None:
+    """Older bindings know fewer functions; what they lack is like what a driver lacks."""
+    answer = asked(FakeDriver(FakeGpu("GPU-0")), "nvmlDeviceGetSomethingOfTheFuture")
+    assert isinstance(answer, Failure)
+    assert answer.reason is Missing.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("code", [pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_NOT_FOUND])
+def test_no_process_samples_means_none(code: int) -> None:
+    """Process utilization raises success, or not found, where there is nothing to report."""
+
+    class Quiet(FakeDriver):
+        def nvmlDeviceGetProcessUtilization(self, *_: object) -> int:  # noqa: N802
+            return code
+
+    with installed(Quiet(FakeGpu("GPU-0"))):
+        library = Library()
+        handle = library.ask("nvmlDeviceGetHandleByIndex", 0)
+        answer = library.ask("nvmlDeviceGetProcessUtilization", handle, 0)
+    assert isinstance(answer, Failure)
+    assert answer.reason is Missing.NO_SAMPLE
+
+
+@pytest.mark.parametrize("error", [ctypes.ArgumentError("no"), AttributeError("no"), OSError(5)])
+def test_what_a_library_raises_is_a_failure(error: Exception) -> None:
+    """Exceptions from below the bindings end at the edge."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    driver.raising[CALL] = error
+    answer = asked(driver)
+    assert isinstance(answer, Failure)
+    assert answer.reason is Missing.FAILED
+    assert type(error).__name__ in answer.detail
+
+
+def test_fields_have_codes_of_their_own() -> None:
+    """A field value that is not supported fails although the call succeeds."""
+
+    class Sensorless(FakeDriver):
+        def nvmlDeviceGetFieldValues(self, _handle: object, _count: object, values: object) -> int:  # noqa: N802
+            values._obj[0].nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED  # type: ignore[attr-defined]
+            return int(pynvml.NVML_SUCCESS)
+
+    with installed(Sensorless(FakeGpu("GPU-0"))):
+        library = Library()
+        handle = library.ask("nvmlDeviceGetHandleByIndex", 0)
+        answer = library.ask_field(handle, pynvml.NVML_FI_DEV_MEMORY_TEMP)
+    assert isinstance(answer, Failure)
+    assert answer.reason is Missing.NOT_SUPPORTED
+
+
+def test_operator_is_told_what_to_do() -> None:
+    """Absent library, unloaded driver and an update under a running module differ."""
+    messages = []
+    for code in (
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+    ):
+        driver = FakeDriver()
+        driver.codes["nvmlInitWithFlags"] = code
+        with installed(driver):
+            failure = Library().ask("nvmlInit")
+        assert failure.driver_is_gone
+        messages.append(explain(failure))
+    assert "install the NVIDIA driver" in messages[0]
+    assert "modprobe nvidia" in messages[1]
+    assert "updated" in messages[2]
+
+
+def test_real_loading_comes_back() -> None:
+    """Without a stand-in the bindings look for the machine's own library again."""
+    use_library(FakeDriver())
+    use_library(None)
+    assert pynvml.nvmlLib is None
+    assert pynvml._nvmlGetFunctionPointer_cache == {}

@@ -1,0 +1,175 @@
+"""Whose a process is, and how a device is shared."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvml_driver import FakeDriver, FakeGpu, reading
+from rightsizer.domain.reading import Process
+from rightsizer.domain.workload import Workload, WorkloadKind
+from rightsizer.edge.clock import FastClock
+from rightsizer.telemetry.owners.holdings import holdings_of
+from rightsizer.telemetry.owners.known import KnownOwners
+from rightsizer.telemetry.owners.session import SessionOwners
+
+
+def write_process(root: Path, pid: int, *, cgroup: str, session: int = 0, start: int = 0) -> None:
+    """A process in a tree like procfs; its name is as nasty as the kernel allows."""
+    folder = root / str(pid)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cgroup").write_text(cgroup)
+    fields = ["S", "1", "1", str(session), *["0"] * 15, str(start), "0"]
+    (folder / "stat").write_text(f"{pid} (a) b (c) {' '.join(fields)}\n")
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "unit"),
+    [
+        ("0::/system.slice/vllm.service\n", "vllm.service"),
+        ("0::/system.slice/vllm@gpu0.service\n", "vllm@gpu0.service"),
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/nb.scope\n", "nb.scope"),
+        ("4:memory:/x.service\n1:name=systemd:/system.slice/old.service\n0::/\n", "old.service"),
+    ],
+)
+def test_systemd_unit(tmp_path: Path, cgroup: str, unit: str) -> None:
+    """The innermost unit names the workload, with control groups of either version."""
+    write_process(tmp_path, 11, cgroup=cgroup, session=11)
+    workload = SessionOwners(tmp_path).workload_of(11)
+    assert workload == Workload(f"systemd:{unit}", WorkloadKind.SYSTEMD, unit)
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        "0::/user.slice/user-1000.slice/session-3.scope\n",
+        "0::/user.slice/user-1000.slice/user@1000.service/init.scope\n",
+        "0::/\n",
+        "",
+        "nonsense\n",
+    ],
+)
+def test_login_session(tmp_path: Path, cgroup: str) -> None:
+    """What a person started by hand goes by its session and the start of its leader."""
+    write_process(tmp_path, 5, cgroup=cgroup, session=5, start=777)
+    write_process(tmp_path, 11, cgroup=cgroup, session=5, start=888)
+    write_process(tmp_path, 12, cgroup=cgroup, session=5, start=999)
+    owners = SessionOwners(tmp_path)
+    assert owners.workload_of(11) == owners.workload_of(12)
+    assert owners.workload_of(11) == Workload("session:5@777", WorkloadKind.SESSION, "session 5")
+
+
+def test_session_outlives_its_leader(tmp_path: Path) -> None:
+    """Without its leader a session still has its number."""
+    write_process(tmp_path, 11, cgroup="0::/\n", session=5)
+    workload = SessionOwners(tmp_path).workload_of(11)
+    assert workload is not None
+    assert workload.key == "session:5"
+
+
+def test_process_that_ended_is_nobodys(tmp_path: Path) -> None:
+    """A process that is gone, or of another namespace, has no workload."""
+    write_process(tmp_path, 11, cgroup="0::/\n", session=0)
+    (tmp_path / "13").mkdir()
+    (tmp_path / "13/stat").write_text("13 (torn) S 1 1 x" + " 0" * 20)
+    owners = SessionOwners(tmp_path)
+    assert [owners.workload_of(pid) for pid in (11, 12, 13)] == [None, None, None]
+
+
+def test_real_process_has_a_session() -> None:
+    """This very process is found in the machine's own procfs, by unit or session."""
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("this machine has no procfs")
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        workload = KnownOwners.on_host(Path("/proc")).workload_of(process.pid)
+        process.kill()
+    assert workload is not None
+    assert workload.kind in (WorkloadKind.SYSTEMD, WorkloadKind.SESSION)
+
+
+def test_answers_are_remembered_for_a_while(tmp_path: Path) -> None:
+    """Files are read once in a lifetime of an answer, also where there was none."""
+    now = [0.0]
+    owners = KnownOwners([SessionOwners(tmp_path)], time_to_live_seconds=30, now=lambda: now[0])
+    assert owners.workload_of(11) is None
+    write_process(tmp_path, 11, cgroup="0::/a.service\n")
+    now[0] = 29.0
+    assert owners.workload_of(11) is None
+    now[0] = 30.0
+    workload = owners.workload_of(11)
+    assert workload is not None
+    assert workload.name == "a.service"
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    """Processes that nobody asks for any more are forgotten."""
+    now = [0.0]
+    owners = KnownOwners([SessionOwners(tmp_path)], time_to_live_seconds=30, now=lambda: now[0])
+    for pid in range(1000):
+        now[0] += 1.0
+        owners.workload_of(pid)
+    assert owners.remembered <= 60
+
+
+class Table:
+    """Owners by a table."""
+
+    def __init__(self, names: dict[int, str]) -> None:
+        self._names = names
+
+    def workload_of(self, pid: int) -> Workload | None:
+        """The workload of that name."""
+        name = self._names.get(pid)
+        return Workload(name, WorkloadKind.SESSION, name) if name else None
+
+
+def test_first_source_that_knows_wins() -> None:
+    """Sources are asked in order; one that knows nothing passes to the next."""
+    owners = KnownOwners([Table({1: "pod"}), Table({1: "session", 2: "session"})])
+    names = [owners.workload_of(pid) for pid in (1, 2, 3)]
+    assert [found.name if found else None for found in names] == ["pod", "session", None]
+
+
+def test_shares_follow_memory() -> None:
+    """A workload's part is that of its processes' memory; a stranger's part is left over."""
+    processes = [Process(1, 300), Process(2, 100), Process(3, 500), Process(4, 100)]
+    holdings = holdings_of(processes, Table({1: "a", 2: "a", 3: "b"}))
+    assert {found.workload.name: found.share_ratio for found in holdings} == {"a": 0.4, "b": 0.5}
+
+
+@pytest.mark.parametrize("unknown", [None, 0])
+def test_shares_are_equal_where_memory_is_unknown(unknown: int | None) -> None:
+    """Without figures each process counts the same."""
+    processes = [Process(1, unknown), Process(2, unknown), Process(3, unknown)]
+    holdings = holdings_of(processes, Table({1: "a", 2: "a", 3: "b"}))
+    assert [found.share_ratio for found in holdings] == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
+
+
+@given(
+    st.lists(
+        st.builds(Process, st.integers(1, 20), st.one_of(st.none(), st.integers(0, 2**40))),
+        max_size=20,
+    ),
+    st.dictionaries(st.integers(1, 20), st.sampled_from("abc")),
+)
+def test_shares_sum_to_at_most_one(processes: list[Process], names: dict[int, str]) -> None:
+    """However processes and owners fall, a device is never given away twice."""
+    holdings = holdings_of(processes, Table(names))
+    assert sum(found.share_ratio for found in holdings) <= 1 + 1e-9
+    assert all(0 <= found.share_ratio <= 1 for found in holdings)
+    keys = [found.workload.key for found in holdings]
+    assert len(keys) == len(set(keys))
+
+
+def test_holdings_of_a_snapshot(tmp_path: Path) -> None:
+    """The live source names who holds each device, and nobody where nobody does."""
+    write_process(tmp_path / "proc", 11, cgroup="0::/system.slice/vllm.service\n")
+    driver = FakeDriver(FakeGpu("GPU-0", processes={11: 1 << 30}), FakeGpu("GPU-1"))
+    with reading(driver, FastClock(0), tmp_path) as source:
+        holdings = source.read().holdings
+    assert list(holdings) == ["GPU-0"]
+    assert [(found.workload.key, found.share_ratio) for found in holdings["GPU-0"]] == [
+        ("systemd:vllm.service", 1.0)
+    ]
