@@ -12,17 +12,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from rightsizer import __version__
 from rightsizer.domain.settings import setting
+from rightsizer.edge.http_result import Failure, FailureKind, Response, Result
 
 if TYPE_CHECKING:
     import urllib3
 
-__all__ = ["Failure", "FailureKind", "HttpClient", "HttpSettings", "Response", "Result"]
+__all__ = [
+    "Failure",
+    "FailureKind",
+    "HttpClient",
+    "HttpSettings",
+    "Response",
+    "Result",
+    "checked_url",
+]
 
 _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 _IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
@@ -71,45 +79,6 @@ class HttpSettings:
         "",
         help="A PEM file with the authorities to trust; empty for the system's own.",
     )
-
-
-class FailureKind(StrEnum):
-    """What kept a request from being answered well."""
-
-    AWAY = "away"
-    """No connection: nothing was sent."""
-    UNTRUSTED = "untrusted"
-    """TLS could not be agreed upon: nothing was sent."""
-    CREDENTIAL = "credential"
-    """The token could not be read: nothing was sent."""
-    INTERRUPTED = "interrupted"
-    """The request was sent and no whole answer came: it may have been carried out."""
-    REFUSED = "refused"
-    """An answer with a status that is not a success."""
-    MALFORMED = "malformed"
-    """A success whose body is not what was asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A request that was not answered well, and why."""
-
-    kind: FailureKind
-    message: str
-    status: int | None = None
-    retry_after_seconds: float | None = None
-    """How long the peer asked to be left alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A successful answer; `body` is parsed JSON, `None` where the answer was empty."""
-
-    status: int
-    body: Any
-
-
-Result: TypeAlias = Response | Failure
 
 
 def _no_token() -> None:

@@ -1,0 +1,344 @@
+"""Annotations against a server that is as strict as Grafana, and as faulty as a network."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advice_events import NOW, SECOND, event
+from grafana_server import TOKEN, Grafana, grafana_server
+from rightsizer.domain.advice import AdviceEventKind, AdviceState
+from rightsizer.edge.clock import FastClock
+from rightsizer.edge.http import HttpClient, HttpSettings
+from rightsizer.publish.grafana.annotations import GrafanaAnnotations, grafana_annotations
+from rightsizer.publish.grafana.outbox import MemoryOutbox
+from rightsizer.publish.grafana.settings import GrafanaSettings, read_token
+
+OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+LATER = NOW + 3600 * SECOND
+
+
+class Desk:
+    """A sink, its outbox and its clock, and what it complained of."""
+
+    def __init__(self, url: str, outbox: MemoryOutbox | None = None, **settings: int) -> None:
+        self.outbox = outbox or MemoryOutbox()
+        self.clock = FastClock(NOW)
+        self.told: list[str] = []
+        patience = HttpSettings(timeout_seconds=0.3)
+        http = HttpClient(url, patience, token=lambda: TOKEN, sleep=lambda _: None)
+        self.sink = GrafanaAnnotations(
+            http, GrafanaSettings(url=url, **settings), self.outbox, self.clock, self.told.append
+        )
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.wait_until(self.clock.time() + int(seconds * SECOND), threading.Event())
+
+
+@pytest.fixture
+def grafana() -> Iterator[Grafana]:
+    """A Grafana that notes what it is asked."""
+    with grafana_server() as server:
+        yield server
+
+
+def test_opening_posts_one_region(grafana: Grafana) -> None:
+    """A search first, then one annotation with time, tags and text."""
+    desk = Desk(grafana.url)
+    desk.sink.offer([event(OPENED)])
+    report = desk.sink.deliver()
+    assert (report.posted, report.failed, report.pending, report.trouble) == (1, 0, 0, None)
+    assert [method for method, _ in grafana.requests] == ["GET", "POST"]
+    (annotation,) = grafana.annotations.values()
+    assert annotation["time"] == annotation["timeEnd"] == NOW // 1_000_000
+    assert annotation["tags"][:3] == ["rightsizer", "advice:a1b2c3", "event:opened"]
+    assert "dashboardUID" not in annotation
+    assert report.last_success == NOW
+
+
+def test_search_asks_for_the_advice_at_its_time(grafana: Grafana) -> None:
+    """The search is narrow, so that no limit of Grafana's hides the answer."""
+    desk = Desk(grafana.url)
+    desk.sink.offer([event(OPENED)])
+    desk.sink.deliver()
+    assert grafana.requests[0][1] == (
+        "/api/annotations?tags=advice%3Aa1b2c3&tags=event%3Aopened&type=annotation"
+        "&from=1790000000000&to=1790000000001&limit=100"
+    )
+
+
+def test_offering_talks_to_nobody(grafana: Grafana) -> None:
+    """The recommender's own thread never waits for Grafana."""
+    Desk(grafana.url).sink.offer([event(OPENED)])
+    assert grafana.requests == []
+
+
+def test_closing_patches_the_end(grafana: Grafana) -> None:
+    """The region's end and its words are patched; no second annotation appears."""
+    desk = Desk(grafana.url)
+    desk.sink.offer([event(OPENED), event(CLOSED, time=LATER, state=AdviceState.SUCCEEDED)])
+    desk.sink.deliver()
+    (annotation,) = grafana.annotations.values()
+    assert annotation["timeEnd"] == LATER // 1_000_000
+    assert annotation["text"].startswith("Closed (succeeded).")
+    assert grafana.requests[-1] == ("PATCH", "/api/annotations/1")
+
+
+def test_points_stand_beside_the_region(grafana: Grafana) -> None:
+    """Each turn is one point, at its own time."""
+    desk = Desk(grafana.url)
+    kinds = (AdviceEventKind.SEVERITY_UP, AdviceEventKind.VERIFIED, AdviceEventKind.REGRESSED)
+    desk.sink.offer([event(OPENED), *(event(kind, time=LATER) for kind in kinds)])
+    desk.sink.deliver()
+    points = [a for a in grafana.annotations.values() if a["time"] == LATER // 1_000_000]
+    assert [a["tags"][2] for a in points] == [f"event:{kind}" for kind in kinds]
+    assert len(grafana.annotations) == 4
+
+
+def test_cut_connection_leaves_one_annotation(grafana: Grafana) -> None:
+    """A write whose answer was lost is found again instead of repeated, and can be closed."""
+    desk = Desk(grafana.url)
+    grafana.faults = ["POST cut"]
+    desk.sink.offer([event(OPENED)])
+    assert desk.sink.deliver().pending == 1
+    assert desk.sink.deliver().pending == 0
+    desk.sink.offer([event(CLOSED, time=LATER)])
+    desk.sink.deliver()
+    (annotation,) = grafana.annotations.values()
+    assert annotation["timeEnd"] == LATER // 1_000_000
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_region_that_is_gone_is_made_anew(grafana: Grafana, status: int) -> None:
+    """Somebody deleted it: the closed region is posted whole, whichever way Grafana says so."""
+    desk = Desk(grafana.url)
+    desk.sink.offer([event(OPENED)])
+    desk.sink.deliver()
+    grafana.annotations.clear()
+    grafana.gone_status = status
+    desk.sink.offer([event(CLOSED, time=LATER)])
+    report = desk.sink.deliver()
+    (annotation,) = grafana.annotations.values()
+    assert annotation["time"] == NOW // 1_000_000
+    assert annotation["timeEnd"] == LATER // 1_000_000
+    assert report.pending == 0
+
+
+def test_server_error_is_not_taken_for_a_deletion(grafana: Grafana) -> None:
+    """A 500 about a region that is still there is a failure, and is mended later."""
+    desk = Desk(grafana.url)
+    desk.sink.offer([event(OPENED)])
+    desk.sink.deliver()
+    grafana.faults = ["PATCH 500"]
+    desk.sink.offer([event(CLOSED, time=LATER)])
+    assert desk.sink.deliver().pending == 1
+    assert desk.sink.deliver().pending == 0
+    (annotation,) = grafana.annotations.values()
+    assert annotation["timeEnd"] == LATER // 1_000_000
+
+
+def test_region_of_a_lost_memory_is_found(grafana: Grafana) -> None:
+    """An agent that lost its state closes the region that its predecessor opened."""
+    first = Desk(grafana.url)
+    first.sink.offer([event(OPENED)])
+    first.sink.deliver()
+    second = Desk(grafana.url)
+    second.sink.offer([event(CLOSED, time=LATER)])
+    second.sink.deliver()
+    (annotation,) = grafana.annotations.values()
+    assert annotation["timeEnd"] == LATER // 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("fault", "trouble"),
+    [
+        ("GET 500", "answered 500"),
+        ("GET slow", "did not answer within 0.3 s"),
+        ("GET html", "login page"),
+        ("GET shape", "grafana.url leads to Grafana"),
+        ("POST shape", "grafana.url leads to Grafana"),
+        ("POST 503", "answered 503"),
+        ("GET 404", "its sub-path included"),
+    ],
+)
+def test_fault_delays_and_loses_nothing(grafana: Grafana, fault: str, trouble: str) -> None:
+    """After any fault the events wait in their order, and go out when it is over."""
+    desk = Desk(grafana.url)
+    grafana.faults = [fault]
+    events = [event(OPENED, id=name) for name in ("a", "b", "c")]
+    desk.sink.offer(events)
+    report = desk.sink.deliver()
+    assert (report.failed, report.pending) == (1, 3)
+    assert report.trouble is not None
+    assert trouble in report.trouble
+    report = desk.sink.deliver()
+    assert (report.posted, report.pending, report.trouble) == (3, 0, None)
+    tags = [annotation["tags"][1] for annotation in grafana.annotations.values()]
+    assert tags == ["advice:a", "advice:b", "advice:c"]
+    assert len(desk.told) == 1
+
+
+def test_grafana_that_is_away_is_delivered_to_later() -> None:
+    """Events offered while nobody listens reach the next Grafana, even by another process."""
+    outbox = MemoryOutbox()
+    away = Desk("http://127.0.0.1:9", outbox)
+    away.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
+    assert away.sink.deliver().pending == 2
+    assert "kept and sent later" in away.told[0]
+    with grafana_server() as server:
+        desk = Desk(server.url, outbox)
+        assert desk.sink.report.pending == 2
+        assert desk.sink.deliver().pending == 0
+        assert len(server.annotations) == 2
+
+
+@pytest.mark.parametrize(("status", "remedy"), [(401, "make a new one"), (403, "role Editor")])
+def test_refused_token_is_said_once(grafana: Grafana, status: int, remedy: str) -> None:
+    """The remedy is told at the first refusal, not at each, and never the token."""
+    desk = Desk(grafana.url, failures_before_pause=100)
+    grafana.faults = [f"GET {status}"] * 3
+    desk.sink.offer([event(OPENED)])
+    reports = [desk.sink.deliver() for _ in range(3)]
+    assert len(desk.told) == 1
+    assert remedy in desk.told[0]
+    assert TOKEN not in desk.told[0]
+    assert reports[-1].failed == 3
+    desk.sink.deliver()
+    assert len(grafana.annotations) == 1
+
+
+def test_circuit_opens_and_closes_again(grafana: Grafana) -> None:
+    """After some failures Grafana is left alone, then asked once more."""
+    desk = Desk(grafana.url, failures_before_pause=2, pause_seconds=60)
+    grafana.faults = ["GET 500"] * 2
+    desk.sink.offer([event(OPENED)])
+    desk.sink.deliver()
+    desk.sink.deliver()
+    asked = len(grafana.requests)
+    assert desk.sink.deliver().pending == 1
+    assert len(grafana.requests) == asked
+    desk.wait(61)
+    assert desk.sink.deliver().pending == 0
+
+
+def test_long_retry_after_is_waited_for(grafana: Grafana) -> None:
+    """A Grafana that asks to be left alone for a minute is, without blocking anybody."""
+    desk = Desk(grafana.url)
+    grafana.faults, grafana.retry_after = ["GET 429"], "60"
+    desk.sink.offer([event(OPENED)])
+    desk.sink.deliver()
+    desk.wait(59)
+    assert desk.sink.deliver().pending == 1
+    assert len(grafana.requests) == 1
+    desk.wait(2)
+    assert desk.sink.deliver().pending == 0
+
+
+def test_unacceptable_note_does_not_stop_the_others(grafana: Grafana) -> None:
+    """What Grafana refuses for its content is given up and said; the next one goes out."""
+    desk = Desk(grafana.url)
+    grafana.faults = ["POST 400"]
+    desk.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
+    report = desk.sink.deliver()
+    assert (report.posted, report.dropped, report.pending) == (1, 1, 0)
+    assert "for what it says" in desk.told[0]
+
+
+def test_flood_is_rolled_up(grafana: Grafana) -> None:
+    """Beyond the limit of a run one annotation sums up the rest, so that graphs stay usable."""
+    desk = Desk(grafana.url, annotations_per_run=3)
+    desk.sink.offer([event(OPENED, id=f"n{index}") for index in range(10)])
+    report = desk.sink.deliver()
+    assert (report.posted, report.pending) == (4, 0)
+    *_, last = grafana.annotations.values()
+    assert last["text"].startswith("7 more changes of advice:")
+    assert last["tags"][2] == "event:rollup"
+
+
+def test_roll_up_survives_a_cut_connection(grafana: Grafana) -> None:
+    """A sum whose answer was lost is neither repeated nor taken apart again."""
+    desk = Desk(grafana.url, annotations_per_run=1)
+    desk.sink.offer([event(OPENED, id=f"n{index}") for index in range(5)])
+    grafana.faults = ["GET cut"]
+    desk.sink.deliver()
+    grafana.faults = ["POST cut"]
+    for _ in range(3):
+        desk.sink.deliver()
+    assert len(grafana.annotations) == 2
+    assert desk.sink.report.pending == 0
+
+
+def test_flood_still_ends_its_regions(grafana: Grafana) -> None:
+    """A closing is never summed up: its region ends in this run or the next."""
+    desk = Desk(grafana.url, annotations_per_run=2)
+    desk.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
+    desk.sink.deliver()
+    flood = [event(OPENED, id=f"n{index}") for index in range(4)]
+    closings = [event(CLOSED, id=name, time=LATER) for name in ("a", "b")]
+    desk.sink.offer([*flood, *closings])
+    desk.sink.deliver()
+    desk.sink.deliver()
+    ends = [annotation["timeEnd"] for annotation in list(grafana.annotations.values())[:2]]
+    assert ends == [LATER // 1_000_000] * 2
+    assert desk.sink.report.pending == 0
+
+
+def test_outbox_is_bounded() -> None:
+    """While Grafana is away for long the oldest events give way, and are counted."""
+    desk = Desk("http://127.0.0.1:9", outbox_maximum=4)
+    desk.sink.offer([event(CLOSED, id=f"n{index}") for index in range(6)])
+    report = desk.sink.deliver()
+    assert (report.dropped, report.pending) == (2, 4)
+    assert desk.outbox.pending()[0].note.advice_id == "n2"
+
+
+def test_token_comes_from_the_credential_first(tmp_path: Path) -> None:
+    """Systemd's credential wins over the file, and each is read anew at every use."""
+    (tmp_path / "grafana-token").write_text("first\n")
+    file = tmp_path / "file"
+    file.write_text("second")
+    settings = GrafanaSettings(token_file=str(file))
+    assert read_token(settings, {"CREDENTIALS_DIRECTORY": str(tmp_path)}) == "first"
+    assert read_token(settings, {"CREDENTIALS_DIRECTORY": str(tmp_path / "none")}) == "second"
+    file.write_text("third")
+    assert read_token(settings, {}) == "third"
+    assert read_token(GrafanaSettings(), {}) is None
+
+
+@pytest.mark.parametrize("text", ["", "two words", "two\nlines", "schlüssel"])
+def test_file_without_a_token_is_named(tmp_path: Path, text: str) -> None:
+    """What is no token is refused by the name of its file, without its contents."""
+    file = tmp_path / "token"
+    file.write_text(text)
+    with pytest.raises(ValueError, match="does not hold a token") as caught:
+        read_token(GrafanaSettings(token_file=str(file)), {})
+    assert not text or text not in str(caught.value).replace(str(file), "")
+
+
+def test_unreadable_token_is_trouble_with_a_remedy(tmp_path: Path) -> None:
+    """A token file that is not there delays annotations; it does not raise."""
+    settings = GrafanaSettings(url="http://127.0.0.1:9", token_file=str(tmp_path / "none"))
+    told: list[str] = []
+    sink = grafana_annotations(settings, MemoryOutbox(), FastClock(NOW), told.append)
+    sink.offer([event(OPENED)])
+    assert sink.deliver().pending == 1
+    assert str(tmp_path / "none") in told[0]
+    assert "grafana.token_file" in told[0]
+
+
+def test_whole_sink_from_settings(grafana: Grafana, tmp_path: Path) -> None:
+    """The sink that the settings describe posts with the token of the file."""
+    (tmp_path / "token").write_text(TOKEN)
+    settings = GrafanaSettings(url=grafana.url, token_file=str(tmp_path / "token"))
+    sink = grafana_annotations(settings, MemoryOutbox())
+    sink.offer([event(OPENED)])
+    assert sink.deliver().posted == 1
+
+
+def test_unusable_address_is_refused_by_the_settings() -> None:
+    """A mistyped address is an error of the configuration, not of the first run."""
+    with pytest.raises(ValueError, match="write it like"):
+        replace(GrafanaSettings(), url="grafana:3000")

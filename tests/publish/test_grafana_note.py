@@ -1,0 +1,97 @@
+"""What an annotation says, and that it fits into Grafana's store."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advice_events import NOW, SECOND, event
+from rightsizer.domain.advice import AdviceEventKind, AdviceState
+from rightsizer.publish.grafana.note import note_of, roll_up
+
+
+def test_opening_is_a_region_without_an_end() -> None:
+    """A region starts when the advice was opened; its end is its start until it is known."""
+    note = note_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
+    assert (note.start, note.end) == (NOW - 9 * SECOND, NOW - 9 * SECOND)
+    assert not note.closes_region
+
+
+def test_closing_ends_the_same_region() -> None:
+    """A closing note has the start and the key tags of the opening one, and the end."""
+    opening = note_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
+    closing = note_of(event(AdviceEventKind.CLOSED, opened=NOW - 9 * SECOND))
+    assert (closing.start, closing.end) == (opening.start, NOW)
+    assert closing.key_tags == opening.key_tags == ("advice:a1b2c3", "event:opened")
+
+
+def test_turns_are_points() -> None:
+    """A turn for the worse, a verification, a regression: each is a point of its own."""
+    for kind in (AdviceEventKind.SEVERITY_UP, AdviceEventKind.VERIFIED, AdviceEventKind.REGRESSED):
+        note = note_of(event(kind, opened=NOW - 9 * SECOND))
+        assert (note.start, note.end) == (NOW, NOW)
+        assert note.key_tags == ("advice:a1b2c3", f"event:{kind}")
+
+
+def test_tags_say_what_and_where() -> None:
+    """Tags are for queries: the product, the advice, the event, the reason, the device."""
+    assert note_of(event(AdviceEventKind.OPENED)).tags == (
+        "rightsizer",
+        "advice:a1b2c3",
+        "event:opened",
+        "reason:IdleHeld",
+        "uuid:GPU-0",
+    )
+
+
+def test_text_reads_like_a_sentence_and_its_grounds() -> None:
+    """Summary first, then what to do, how sure, where, on what grounds."""
+    note = note_of(event(AdviceEventKind.CLOSED, state=AdviceState.SUCCEEDED))
+    assert note.text.splitlines() == [
+        "Closed (succeeded). GPU-0 has been held idle for 6 h.",
+        "Action: scale to zero",
+        "Confidence: 87%, risk: Low",
+        "Where: team-a/notebook on GPU-0",
+        "Evidence: idle_held_ratio 0.933; window 24h",
+        "Advice: a1b2c3",
+    ]
+
+
+def test_text_is_never_empty() -> None:
+    """A finding without a summary is told by its kind and its reasons."""
+    assert note_of(event(AdviceEventKind.OPENED, summary=" ")).text.startswith("idle: IdleHeld\n")
+
+
+def test_colons_do_not_split_a_value() -> None:
+    """A device that is known by its index gives a tag with one colon."""
+    note = note_of(event(AdviceEventKind.OPENED, devices=("index:3",)))
+    assert note.tags[-1] == "uuid:index-3"
+
+
+@given(
+    st.lists(st.text(max_size=120), min_size=1, max_size=80, unique=True),
+    st.text(max_size=4000),
+    st.sampled_from(AdviceEventKind),
+)
+def test_every_note_fits(devices: list[str], summary: str, kind: AdviceEventKind) -> None:
+    """Whatever a finding holds, Grafana's limits are kept and the annotation can be found."""
+    note = note_of(event(kind, devices=tuple(devices), summary=summary))
+    assert len(json.dumps(note.tags)) <= 500
+    assert all(len(tag) <= 100 for tag in note.tags)
+    assert note.tags[0] == "rightsizer"
+    assert note.key_tags[0] == "advice:a1b2c3"
+    assert 0 < len(note.text) <= 2000
+    assert note.start <= note.end
+
+
+def test_roll_up_names_the_first_and_counts_the_rest() -> None:
+    """A sum of many notes is readable, and the same notes give the same sum."""
+    notes = [note_of(event(AdviceEventKind.OPENED, id=f"x{index}")) for index in range(12)]
+    sum_ = roll_up(notes)
+    assert sum_ == roll_up(notes)
+    assert sum_ != roll_up(notes[:-1])
+    lines = sum_.text.splitlines()
+    assert lines[0] == "12 more changes of advice:"
+    assert lines[1] == "- GPU-0 has been held idle for 6 h."
+    assert lines[-1] == "- and 2 others"
+    assert sum_.key_tags[1] == "event:rollup"

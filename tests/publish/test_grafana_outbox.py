@@ -1,0 +1,87 @@
+"""The outbox in memory and in SQLite: one contract, and the one that survives."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from advice_events import event
+from rightsizer.domain.advice import AdviceEventKind
+from rightsizer.edge.database import Database
+from rightsizer.publish.grafana.note import Note, note_of
+from rightsizer.publish.grafana.outbox import OUTBOX_SCHEMA, MemoryOutbox, Outbox, SqliteOutbox
+
+
+def note(id_: str) -> Note:
+    """A note about the opening of a piece of advice."""
+    return note_of(event(AdviceEventKind.OPENED, id=id_))
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def outbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outbox]:
+    """Each kind of outbox."""
+    if request.param == "memory":
+        yield MemoryOutbox()
+        return
+    with Database(tmp_path / "history.db", [OUTBOX_SCHEMA]) as database:
+        yield SqliteOutbox(database)
+
+
+def test_order_is_kept(outbox: Outbox) -> None:
+    """Notes come out as they went in, and leave only when they are done."""
+    outbox.put([note("a"), note("b")])
+    outbox.put([note("c")])
+    first, second, third = outbox.pending()
+    assert [letter.note for letter in (first, second, third)] == [note("a"), note("b"), note("c")]
+    outbox.done([second.number])
+    assert list(outbox.pending()) == [first, third]
+
+
+def test_numbers_are_never_given_twice(outbox: Outbox) -> None:
+    """A late 'done' for a delivered letter cannot drop a newer one."""
+    outbox.put([note("a")])
+    (old,) = outbox.pending()
+    outbox.done([old.number])
+    outbox.put([note("b")])
+    outbox.done([old.number])
+    assert [letter.note for letter in outbox.pending()] == [note("b")]
+
+
+def test_regions_are_remembered_and_forgotten(outbox: Outbox) -> None:
+    """The last region of a piece of advice is the one that counts."""
+    assert outbox.annotation_id("a") is None
+    outbox.remember("a", 7)
+    outbox.remember("a", 8)
+    assert outbox.annotation_id("a") == 8
+    outbox.remember("a", None)
+    assert outbox.annotation_id("a") is None
+
+
+def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
+    """What waits and what is remembered is there for the next process."""
+    path = tmp_path / "history.db"
+    with Database(path, [OUTBOX_SCHEMA]) as database:
+        outbox = SqliteOutbox(database)
+        outbox.put([note("a"), note("b")])
+        outbox.remember("a", 7)
+        left = outbox.pending()
+    with Database(path, [OUTBOX_SCHEMA]) as database:
+        again = SqliteOutbox(database)
+        assert again.pending() == left
+        assert again.annotation_id("a") == 7
+
+
+def test_threads_share_an_outbox(outbox: Outbox) -> None:
+    """Several writers lose nothing."""
+
+    def write(name: str) -> None:
+        for index in range(20):
+            outbox.put([note(f"{name}{index}")])
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({letter.note.advice_id for letter in outbox.pending()}) == 60
