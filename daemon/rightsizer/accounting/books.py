@@ -67,8 +67,9 @@ class Books:
         """The entries of one snapshot, in the order of its devices.
 
         A reading accounts for the time since the device's previous one; what goes beyond the
-        longest usual gap is `unknown`. A device that stays silent becomes `unknown` as time
-        goes by. The first reading of a device accounts for nothing.
+        longest usual gap is `unknown`. A device that is down becomes `unknown` as time goes
+        by; one that is merely silent does when it speaks again, so that a recording's device
+        ends with its last reading. The first reading of a device accounts for nothing.
         """
         devices = [device for device in snapshot.devices if not device.has_mig_instances]
         self._forget({device.uuid for device in devices})
@@ -96,6 +97,8 @@ class Books:
         if last is None:
             if reading is not None:
                 self._accounted[device.uuid] = now
+            return
+        if reading is None and device.uuid not in snapshot.down:
             return
         known_from = max(last, now - self._longest_gap(snapshot.interval))
         if known_from > last:

@@ -1,6 +1,7 @@
 """The history: closed windows of every device, on disk, bounded, and back again after a restart."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from sqlite3 import Connection
 from typing import Final
 
 from rightsizer.accounting.builder import WindowBuilder
@@ -24,6 +25,10 @@ CREATE INDEX window_by_start ON window (start)
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _PAGE: Final = 500
+_SAVE_DEVICE: Final = """
+INSERT INTO device VALUES (?, ?, ?)
+  ON CONFLICT (uuid) DO UPDATE SET facts = excluded.facts, seen = max(seen, excluded.seen)
+"""
 
 
 class History:
@@ -43,7 +48,7 @@ class History:
         facts = [(known.device.uuid, to_text(known), latest) for known in devices]
         with self._database.transaction() as connection:
             connection.executemany("INSERT OR REPLACE INTO window VALUES (?, ?, ?, ?)", rows)
-            connection.executemany("INSERT OR REPLACE INTO device VALUES (?, ?, ?)", facts)
+            connection.executemany(_SAVE_DEVICE, facts)
 
     def load(self, since: Nanoseconds = 0) -> Iterator[Window]:
         """The windows that begin at a time or later, oldest first.

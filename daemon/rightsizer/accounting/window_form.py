@@ -74,15 +74,12 @@ def decode(uuid: str, data: bytes) -> Window:
 def _pairs(histogram: Histogram) -> list[tuple[int, float]]:
     return [
         (index, int(weight) if weight.is_integer() else weight)
-        for index, weight in histogram.items()
+        for index, weight in sorted(histogram.items())
     ]
 
 
 def _histogram(pairs: Any) -> Histogram:
-    weights = [0.0] * 101
-    for index, weight in pairs:
-        weights[index] = weight
-    return Histogram(weights)
+    return Histogram(dict(pairs))
 
 
 def _keyed(enumeration: type[Any], form: Mapping[str, Any]) -> dict[Any, Any]:

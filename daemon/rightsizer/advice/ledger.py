@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from rightsizer.advice.recommender import Judgement
 from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.domain.errors import UsageError
+from rightsizer.domain.finding import Action
 from rightsizer.domain.settings import setting
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 
@@ -32,6 +33,13 @@ class LedgerSettings:
         unit="seconds",
         minimum=0,
         source="recommending 6.7",
+    )
+    snoozed_seconds: float = setting(
+        7 * 86400.0,
+        help="How long advice stays snoozed.",
+        unit="seconds",
+        minimum=0,
+        source="a week's planning",
     )
     closed_kept_seconds: float = setting(
         30 * 86400.0,
@@ -110,13 +118,17 @@ class Ledger:
             known = ", ".join(a.id for a in self.advice() if a.is_open) or "none"
             raise UsageError(f"no open advice '{advice_id}'; open advice: {known}")
         is_dismissed = state is AdviceState.DISMISSED
+        lasting_seconds = {
+            AdviceState.DISMISSED: self._settings.dismissed_seconds,
+            AdviceState.SNOOZED: self._settings.snoozed_seconds,
+        }.get(state)
         advice = replace(
             record.advice,
             state=state,
             actor=actor,
             updated=now,
             closed=now if is_dismissed else None,
-            expires=now + nanoseconds(self._settings.dismissed_seconds) if is_dismissed else None,
+            expires=None if lasting_seconds is None else now + nanoseconds(lasting_seconds),
         )
         self._records[advice_id] = replace(record, advice=advice)
         return AdviceEvent(AdviceEventKind.CLOSED, advice, now) if is_dismissed else None
@@ -125,16 +137,17 @@ class Ledger:
         """Refresh or close the open advice that a rule has given on a workload before."""
         events = []
         for record in self._open_of(judgement):
-            replaced = judgement.may_open and judgement.finding.id != record.advice.id
-            is_quiet = replaced or judgement.still_holds is False
-            quiet_since = (record.quiet_since or now) if is_quiet else None
-            patience = 0 if replaced else nanoseconds(judgement.conduct.close_after_seconds)
-            if quiet_since is not None and now - quiet_since >= patience:
-                events.append(self._close(record, now))
-                continue
             same = judgement.finding.id == record.advice.id
+            replaced = judgement.may_open and not same
+            is_quiet = replaced or judgement.still_holds is False
+            quiet_since = _since(record, now) if is_quiet else None
+            patience = nanoseconds(judgement.conduct.close_after_seconds)
+            if quiet_since is not None and now - quiet_since >= patience:
+                has_succeeded = record.advice.state is AdviceState.CLAIMED and not replaced
+                events.append(self._close(record, has_succeeded=has_succeeded, now=now))
+                continue
             finding = judgement.finding if same else record.advice.finding
-            advice = replace(record.advice, finding=finding, updated=now)
+            advice = replace(_awake(record.advice, now), finding=finding, updated=now)
             self._records[advice.id] = Record(advice, record.key, quiet_since, now)
         return events
 
@@ -153,6 +166,8 @@ class Ledger:
         before = self._records.get(finding.id)
         if not judgement.may_open or (before is not None and _is_settled(before.advice, now)):
             return []
+        if self._open_of(judgement):
+            return []  # A rule says one thing of a workload at a time.
         has_regressed = before is not None and before.advice.state is AdviceState.SUCCEEDED
         advice = Advice(
             finding=finding,
@@ -166,13 +181,13 @@ class Ledger:
             return [opened, AdviceEvent(AdviceEventKind.REGRESSED, advice, now)]
         return [opened]
 
-    def _close(self, record: Record, now: Nanoseconds) -> AdviceEvent:
-        is_claimed = record.advice.state is AdviceState.CLAIMED
+    def _close(self, record: Record, *, has_succeeded: bool, now: Nanoseconds) -> AdviceEvent:
         advice = replace(
             record.advice,
-            state=AdviceState.SUCCEEDED if is_claimed else AdviceState.EXPIRED,
+            state=AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED,
             updated=now,
             closed=now,
+            expires=None,
         )
         self._records[advice.id] = replace(record, advice=advice, quiet_since=None)
         return AdviceEvent(AdviceEventKind.CLOSED, advice, now)
@@ -180,13 +195,33 @@ class Ledger:
     def _expire_gone(self, now: Nanoseconds) -> list[AdviceEvent]:
         limit = now - nanoseconds(self._settings.gone_after_seconds)
         gone = [r for r in self._records.values() if r.advice.is_open and r.seen < limit]
-        return [self._close(record, now) for record in gone]
+        return [
+            self._close(record, has_succeeded=_is_released(record.advice), now=now)
+            for record in gone
+        ]
 
     def _forget(self, now: Nanoseconds) -> None:
         limit = now - nanoseconds(self._settings.closed_kept_seconds)
         for advice in self.advice():
-            if advice.closed is not None and advice.closed < limit:
+            if advice.closed is not None and advice.closed < limit and not _is_settled(advice, now):
                 del self._records[advice.id]
+
+
+def _since(record: Record, now: Nanoseconds) -> Nanoseconds:
+    return now if record.quiet_since is None else record.quiet_since
+
+
+def _awake(advice: Advice, now: Nanoseconds) -> Advice:
+    """The advice, active again where its snooze is over."""
+    if advice.state is AdviceState.SNOOZED and advice.expires is not None and now >= advice.expires:
+        return replace(advice, state=AdviceState.ACTIVE, expires=None)
+    return advice
+
+
+def _is_released(advice: Advice) -> bool:
+    """Whether a workload that went away did what somebody had claimed to do."""
+    has_left = advice.finding.action in (Action.RELEASE, Action.SCALE_TO_ZERO)
+    return has_left and advice.state is AdviceState.CLAIMED
 
 
 def _is_settled(advice: Advice, now: Nanoseconds) -> bool:

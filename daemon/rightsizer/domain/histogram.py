@@ -5,14 +5,14 @@ and the same readings give the same bytes.
 """
 
 import struct
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import ItemsView, Mapping
 from typing import Final, Self
 
 __all__ = ["BINS", "Histogram", "bin_of"]
 
 BINS: Final = 101
 _ROUNDING: Final = 1e-9
+_PRECISION: Final = 1e-12
 _PAIR: Final = struct.Struct("<Bd")
 
 
@@ -29,7 +29,7 @@ def bin_of(value: float) -> int:
 
 
 class Histogram:
-    """How much weight fell on each percent.
+    """How much weight fell on each percent; only percents in use take memory.
 
     Weights are whatever the caller counts in; the program counts nanoseconds, which doubles
     add and subtract exactly for a hundred days of one bin.
@@ -37,88 +37,88 @@ class Histogram:
 
     __slots__ = ("_weights",)
 
-    def __init__(self, weights: Iterable[float] | None = None) -> None:
-        """An empty histogram, or one of given weights (exactly 101)."""
-        self._weights = array("d", bytes(8 * BINS) if weights is None else weights)
-        if len(self._weights) != BINS:
-            raise ValueError(f"a histogram has {BINS} bins, not {len(self._weights)}")
+    def __init__(self, weights: Mapping[int, float] | None = None) -> None:
+        """An empty histogram, or one of given weights by percent."""
+        self._weights = dict(weights or {})
+        for percent in self._weights:
+            if not 0 <= percent < BINS:
+                raise ValueError(f"a histogram has no bin {percent}")
 
     def add(self, value: float, weight: float) -> None:
         """Count a ratio with a weight."""
-        self._weights[bin_of(value)] += weight
+        percent = bin_of(value)
+        self._weights[percent] = self._weights.get(percent, 0.0) + weight
 
     def merge(self, other: "Histogram") -> None:
         """Add another histogram's weights to this one's."""
-        for index, weight in other.items():
-            self._weights[index] += weight
+        mine = self._weights
+        for percent, weight in other.items():
+            mine[percent] = mine.get(percent, 0.0) + weight
 
     def subtract(self, other: "Histogram") -> None:
         """Take away weights that were merged before; exact for whole weights."""
-        for index, weight in other.items():
-            self._weights[index] -= weight
+        mine = self._weights
+        for percent, weight in other.items():
+            left = mine.get(percent, 0.0) - weight
+            if left:
+                mine[percent] = left
+            else:
+                mine.pop(percent, None)
 
     def decay(self, factor: float) -> None:
         """Scale all weights by a factor from 0 to 1."""
-        self._weights = array("d", [weight * factor for weight in self._weights])
+        self._weights = {percent: weight * factor for percent, weight in self._weights.items()}
 
     def copy(self) -> "Histogram":
         """An independent histogram of the same weights."""
-        return Histogram(self._weights)
+        twin = Histogram()
+        twin._weights = self._weights.copy()
+        return twin
 
     @property
     def total(self) -> float:
         """The sum of all weights."""
-        return sum(self._weights)
+        return sum(self._weights.values())
 
     def quantile(self, share: float) -> float | None:
         """The upper edge of the bin in which a share of the weight is reached; `None` if empty.
 
         Never below the exact quantile, and at most one bin (0.01) above it.
         """
-        total = self.total
-        if total <= 0:
-            return None
-        target, reached = share * total, 0.0
-        last = 0
-        for index, weight in enumerate(self._weights):
-            if weight <= 0:
-                continue
-            reached += weight
-            last = index
-            if reached >= target * (1 - 1e-12):
-                return index / (BINS - 1)
-        return last / (BINS - 1)
+        target, reached = share * self.total * (1 - _PRECISION), 0.0
+        percent = None
+        for percent in self._used():
+            reached += self._weights[percent]
+            if reached >= target:
+                break
+        return None if percent is None else percent / (BINS - 1)
 
     def mean(self) -> float | None:
         """The weighted mean of the bins' upper edges; `None` if empty."""
         total = self.total
         if total <= 0:
             return None
-        return sum(index * weight for index, weight in enumerate(self._weights)) / (
-            total * (BINS - 1)
-        )
+        weighted = sum(percent * weight for percent, weight in self._weights.items())
+        return weighted / (total * (BINS - 1))
 
     def maximum(self) -> float | None:
         """The upper edge of the highest bin with any weight; `None` if empty."""
-        for index in range(BINS - 1, -1, -1):
-            if self._weights[index] > 0:
-                return index / (BINS - 1)
-        return None
+        used = self._used()
+        return used[-1] / (BINS - 1) if used else None
 
     def minimum(self) -> float | None:
         """The upper edge of the lowest bin with any weight; `None` if empty."""
-        for index, weight in enumerate(self._weights):
-            if weight > 0:
-                return index / (BINS - 1)
-        return None
+        used = self._used()
+        return used[0] / (BINS - 1) if used else None
 
     def at_most(self, value: float) -> float:
         """The weight of all ratios up to a value, exact where the value is a whole percent."""
-        return sum(self._weights[: bin_of(value) + 1])
+        last = bin_of(value)
+        return sum(weight for percent, weight in self._weights.items() if percent <= last)
 
     def to_bytes(self) -> bytes:
         """The histogram in 9 bytes for each bin in use, without loss."""
-        return b"".join(_PAIR.pack(index, weight) for index, weight in self.items())
+        return b"".join(_PAIR.pack(percent, weight) for percent, weight in sorted(self.items()))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -129,19 +129,14 @@ class Histogram:
         """
         if len(data) % _PAIR.size:
             raise ValueError("a histogram's bytes are cut off")
-        histogram = cls()
-        for index, weight in _PAIR.iter_unpack(data):
-            if index >= BINS:
-                raise ValueError(f"a histogram has no bin {index}")
-            histogram._weights[index] = weight
-        return histogram
+        return cls(dict(_PAIR.iter_unpack(data)))
 
-    def items(self) -> Iterator[tuple[int, float]]:
-        """The bins in use, as (percent, weight)."""
-        return ((index, weight) for index, weight in enumerate(self._weights) if weight)
+    def items(self) -> ItemsView[int, float]:
+        """The bins in use with their weights, by percent, in no order."""
+        return self._weights.items()
 
-    def __iter__(self) -> Iterator[float]:
-        return iter(self._weights)
+    def _used(self) -> list[int]:
+        return sorted(percent for percent, weight in self._weights.items() if weight > 0)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Histogram) and self._weights == other._weights
@@ -149,5 +144,5 @@ class Histogram:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{index}%: {weight:g}" for index, weight in self.items())
+        inside = ", ".join(f"{percent}%: {weight:g}" for percent, weight in sorted(self.items()))
         return f"Histogram({inside})"

@@ -70,6 +70,8 @@ class JobReport:
     name: str
     runs: int = 0
     failures: int = 0
+    skipped: int = 0
+    """Runs left out because the one before was still under way."""
     last_start: Nanoseconds | None = None
     last_success: Nanoseconds | None = None
     last_duration_seconds: float | None = None

@@ -115,21 +115,21 @@ class Database:
     def _open(self, migrations: Sequence[str]) -> sqlite3.Connection:
         try:
             connection = _connect(self.path)
-            _prepare(connection)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise
             self._set_aside()
             connection = _connect(self.path)
-            _prepare(connection)
-        self._migrate(connection, migrations)
+        with _closed_on_error(connection):
+            self._migrate(connection, migrations)
         return connection
 
     def _set_aside(self) -> None:
         aside = Path(f"{self.path}.corrupt-{int(time.time())}")
         self.path.rename(aside)
         for suffix in ("-wal", "-shm"):
-            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
         self.set_aside = aside
 
     def _migrate(self, connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
@@ -146,30 +146,62 @@ class Database:
             )
 
     def _open_read_only(self, known: int) -> sqlite3.Connection:
-        if not self.path.exists():
-            raise HistoryError(
-                f"history '{self.path}' does not exist; run the agent first, or name another file"
-            )
         try:
-            connection = sqlite3.connect(
-                f"{self.path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False
-            )
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-        except sqlite3.Error as error:
-            raise HistoryError(f"history '{self.path}' cannot be read: {error}") from None
-        self._refuse_newer(version, known)
+            if not self.path.exists():
+                raise HistoryError(
+                    f"history '{self.path}' does not exist; run the agent first, or name "
+                    "another file"
+                )
+            connection = _connect_read_only(self.path)
+            with _closed_on_error(connection):
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                self._refuse_newer(version, known)
+        except (OSError, sqlite3.Error) as error:
+            raise HistoryError(
+                f"history '{self.path}' cannot be read: {error}; run this as a user who may "
+                "read it, or name another file"
+            ) from None
         return connection
 
 
+def _connect_read_only(path: Path) -> sqlite3.Connection:
+    try:
+        return _connect_in_mode(path, "mode=ro")
+    except sqlite3.OperationalError:
+        if Path(f"{path}-wal").exists():
+            raise
+        # Reading a log's index writes to the folder. Where there is no log, nobody writes the
+        # file, and it can be read without.
+        return _connect_in_mode(path, "mode=ro&immutable=1")
+
+
+def _connect_in_mode(path: Path, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.resolve().as_uri()}?{mode}", uri=True, check_same_thread=False
+    )
+    with _closed_on_error(connection):
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    return connection
+
+
 def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, check_same_thread=False, timeout=5.0)
+    connection = sqlite3.connect(path, check_same_thread=False, timeout=5.0)
+    with _closed_on_error(connection):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA cache_size = -2048")
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
+    return connection
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA cache_size = -2048")
-    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise sqlite3.DatabaseError(verdict)
+@contextlib.contextmanager
+def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    """Close a connection that nobody gets, before its file is moved away from under it."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise

@@ -50,6 +50,8 @@ class Document:
 
 
 _DEEPEST: Final = 100
+_MOST_VALUES: Final = 100_000
+"""A few lines of aliases to aliases can stand for more than any memory holds."""
 
 # Line breaks to YAML, which pyyaml writes bare and reads back as spaces.
 _RARE_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
@@ -141,6 +143,8 @@ def _walk(
     places[path] = Place(node.start_mark.line + 1, node.start_mark.column + 1)
     if id(node) in above:
         raise YamlError(f"{name}:{places[path].line}:{places[path].column}: contains itself")
+    if len(places) > _MOST_VALUES:
+        raise YamlError(f"{name}:{places[path].line}:{places[path].column}: holds too many values")
     inside = above | {id(node)}
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()

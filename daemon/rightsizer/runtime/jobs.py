@@ -4,6 +4,7 @@ The only importer of APScheduler. It goes by the wall clock, which steps; so sam
 watchdog do not depend on it, and `supervise` puts right what a step has upset.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import structlog
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
@@ -20,7 +22,8 @@ from rightsizer.edge.clock import Clock
 
 __all__ = ["Job", "Jobs"]
 
-_SHORTEST_SECONDS: Final = 0.2
+_SHORTEST_SECONDS: Final = 1.0
+"""The shortest interval in the world's seconds, however fast the agent's clock goes."""
 _THREADS: Final = 2
 
 
@@ -44,12 +47,16 @@ class Jobs:
         self._reports = {job.name: JobReport(job.name) for job in jobs}
         self._lock = threading.Lock()
         self._log = structlog.get_logger(component="jobs")
+        # A run that is still under way when the next is due is counted, not warned of.
+        logging.getLogger("apscheduler").setLevel(logging.ERROR)
         self._scheduler = BackgroundScheduler(
             timezone="UTC",
             daemon=True,
             executors={"default": ThreadPoolExecutor(_THREADS)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
+
+        self._scheduler.add_listener(self._skip, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
 
     def start(self) -> None:
         """Begin; the first runs come after a whole interval."""
@@ -77,6 +84,7 @@ class Jobs:
         with self._lock:
             self._reports[name] = replace(
                 report,
+                skipped=self._reports[name].skipped,
                 runs=before.runs + 1,
                 last_start=begun,
                 last_duration_seconds=time.monotonic() - started,
@@ -96,6 +104,11 @@ class Jobs:
             if scheduled.next_run_time is not None and scheduled.next_run_time > far:
                 self._log.warning("job_rescheduled", job=job.name)
                 self._add(job)
+
+    def _skip(self, event: Any) -> None:
+        with self._lock:
+            report = self._reports[event.job_id]
+            self._reports[event.job_id] = replace(report, skipped=report.skipped + 1)
 
     def _add(self, job: Job) -> None:
         options: dict[str, Any] = {}

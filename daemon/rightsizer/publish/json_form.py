@@ -1,0 +1,169 @@
+"""Findings, advice and devices as plain values for JSON, one form wherever they appear.
+
+Times are seconds since the epoch, enumerations their own words, missing values null.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+from rightsizer.domain.advice import Advice
+from rightsizer.domain.finding import Finding
+from rightsizer.domain.report import AgentReport, DeviceReport, JobReport, Report, Totals
+from rightsizer.domain.units import Nanoseconds, seconds
+from rightsizer.domain.window import Provisioning
+from rightsizer.domain.workload import Holding
+
+__all__ = ["Form", "advice_form", "device_form", "finding_form", "report_form"]
+
+Form: TypeAlias = dict[str, Any]
+"""What `json.dumps` takes as it is."""
+
+
+def finding_form(finding: Finding) -> Form:
+    """A rule's verdict with the keys that replay, advise, the API and webhooks share."""
+    return {
+        "id": finding.id,
+        "rule": finding.rule,
+        "finding": finding.finding,
+        "reasons": list(finding.reasons),
+        "devices": list(finding.devices),
+        "culprits": list(finding.culprits),
+        "workload": finding.workload,
+        "action": finding.action,
+        "summary": finding.summary,
+        "options": [asdict(option) for option in finding.options],
+        "confidence": finding.confidence,
+        "confidence_factors": dict(finding.confidence_factors),
+        "risk": finding.risk,
+        "savings": asdict(finding.savings),
+        "evidence": _plain(finding.evidence),
+        "abstained": finding.abstained,
+    }
+
+
+def advice_form(advice: Advice) -> Form:
+    """A piece of advice: its finding's keys and those of its lifecycle."""
+    return finding_form(advice.finding) | {
+        "state": advice.state,
+        "opened": seconds(advice.opened),
+        "updated": seconds(advice.updated),
+        "expires": _time(advice.expires),
+        "closed": _time(advice.closed),
+        "actor": advice.actor,
+    }
+
+
+def device_form(report: DeviceReport) -> Form:
+    """A device as it stands: identity, state, last signals, totals and provisioning."""
+    device, mig = report.device, report.device.mig
+    return {
+        "uuid": device.uuid,
+        "index": device.index,
+        "name": device.name,
+        "board": device.board,
+        "architecture": device.architecture,
+        "pci_bus_id": device.pci_bus_id,
+        "numa_node": device.numa_node,
+        "parent_uuid": mig.parent_uuid if mig else None,
+        "mig_profile": mig.profile if mig else None,
+        "has_mig_instances": device.has_mig_instances,
+        "capacity_ratio": device.capacity_ratio,
+        "down": asdict(report.down) if report.down else None,
+        "last_sample": _time(report.last_sample),
+        "state": report.state,
+        "conditions": sorted(report.conditions),
+        "tier": report.tier,
+        "signals": dict(report.signals),
+        "workloads": [_holding_form(holding) for holding in report.holdings],
+        "totals": _totals_form(report.totals),
+        "provisioning": {
+            window: _provisioning_form(provisioning)
+            for window, provisioning in report.provisioning.items()
+        },
+    }
+
+
+def report_form(report: Report) -> Form:
+    """The node at one tick."""
+    return {
+        "generation": report.generation,
+        "time": seconds(report.wall_time),
+        "agent": _agent_form(report.agent),
+        "devices": [device_form(device) for device in report.devices],
+        "advice": [advice_form(advice) for advice in report.advice],
+    }
+
+
+def _agent_form(agent: AgentReport) -> Form:
+    return {
+        "version": agent.version,
+        "source": agent.source,
+        "started": seconds(agent.started),
+        "interval_seconds": agent.interval_seconds,
+        "trouble": agent.trouble,
+        "collectors": {name: asdict(outcome) for name, outcome in agent.collectors.items()},
+        "jobs": [_job_form(job) for job in agent.jobs],
+    }
+
+
+def _job_form(job: JobReport) -> Form:
+    return asdict(job) | {
+        "last_start": _time(job.last_start),
+        "last_success": _time(job.last_success),
+    }
+
+
+def _holding_form(holding: Holding) -> Form:
+    workload = holding.workload
+    return {
+        "workload": workload.key,
+        "kind": workload.kind,
+        "name": workload.name,
+        "class": workload.workload_class,
+        "namespace": workload.namespace,
+        "pod": workload.pod,
+        "container": workload.container,
+        "share_ratio": holding.share_ratio,
+    }
+
+
+def _totals_form(totals: Totals) -> Form:
+    return {
+        "state_seconds": dict(totals.state_seconds),
+        "condition_seconds": dict(totals.condition_seconds),
+        "used_seconds": totals.used_seconds,
+        "waste_seconds": dict(totals.waste_seconds),
+        "used_joules": totals.used_joules,
+        "waste_joules": dict(totals.waste_joules),
+    }
+
+
+def _provisioning_form(provisioning: Provisioning) -> Form:
+    return {
+        "resources": {
+            resource: asdict(figures) for resource, figures in provisioning.resources.items()
+        },
+        "overprovisioned": provisioning.overprovisioned,
+        "underprovisioned": provisioning.underprovisioned,
+        "compute_need_at_least": provisioning.compute_need_at_least,
+        "tier": provisioning.tier,
+        "coverage_ratio": provisioning.coverage_ratio,
+        "active_seconds": provisioning.active_seconds,
+    }
+
+
+def _time(time: Nanoseconds | None) -> float | None:
+    return None if time is None else seconds(time)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inside) for key, inside in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inside) for inside in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(str, value))
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    return str(value)

@@ -1,0 +1,77 @@
+"""The metrics of the agent itself."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from rightsizer.domain.metric import METRICS, MetricKind, Origin
+from rightsizer.domain.report import AgentReport, DeviceReport, JobReport
+from rightsizer.domain.units import Nanoseconds, seconds
+from rightsizer.publish.metrics.families import Families
+
+__all__ = ["add_agent", "add_workloads"]
+
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+_PLAIN_COUNTERS: Final = tuple(
+    metric.name
+    for metric in METRICS.values()
+    if metric.kind is MetricKind.COUNTER and metric.origin is Origin.AGENT and not metric.labels
+)
+
+
+def add_agent(families: Families, agent: AgentReport) -> None:
+    """Add what the agent says of itself; its counters start at 0, its gauges when known."""
+    families.add_info("rightsizer_build_info", agent.version, agent.source)
+    families.add("rightsizer_sampling_interval_seconds", agent.interval_seconds)
+    for name, outcome in agent.collectors.items():
+        families.add("rightsizer_collector_success", float(outcome.success), name)
+        families.add("rightsizer_collector_duration_seconds", outcome.duration_seconds, name)
+    for job in agent.jobs:
+        _add_job(families, job)
+    for name, labels, value in _series(dict.fromkeys(_PLAIN_COUNTERS, 0.0) | dict(agent.counters)):
+        families.add(name, value, *labels)
+    for name, labels, value in _series(agent.gauges):
+        families.add(name, value, *labels)
+
+
+def add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
+    """Add each workload once, however many devices it holds."""
+    workloads = {
+        holding.workload.key: holding.workload for device in devices for holding in device.holdings
+    }
+    for workload in workloads.values():
+        families.add_info(
+            "rightsizer_workload_info",
+            workload.key,
+            workload.kind,
+            workload.workload_class,
+            workload.namespace,
+            workload.name,
+            workload.pod,
+            workload.container,
+        )
+
+
+def _add_job(families: Families, job: JobReport) -> None:
+    families.add("rightsizer_job_runs_total", float(job.runs), job.name)
+    families.add("rightsizer_job_failures_total", float(job.failures), job.name)
+    for name, value in (
+        ("rightsizer_job_last_start_timestamp_seconds", _time(job.last_start)),
+        ("rightsizer_job_last_success_timestamp_seconds", _time(job.last_success)),
+        ("rightsizer_job_last_duration_seconds", job.last_duration_seconds),
+    ):
+        families.add(name, value, job.name)
+
+
+def _series(values: Mapping[str, float]) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """The series that a mapping of the agent report holds; only the table's names are known."""
+    for key, value in values.items():
+        name, _, inside = key.partition("{")
+        if name not in METRICS:
+            continue
+        given = dict(_LABEL.findall(inside))
+        yield name, tuple(given.get(label, "") for label in METRICS[name].labels), value
+
+
+def _time(time: Nanoseconds | None) -> float | None:
+    return None if time is None else seconds(time)

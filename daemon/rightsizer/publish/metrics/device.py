@@ -1,0 +1,142 @@
+"""The metrics of one device: identity, health, accounts, readings, provisioning."""
+
+from typing import Final
+
+from rightsizer.domain.report import DeviceReport, Totals
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.signal_metric import (
+    DISTRIBUTION_SIGNALS,
+    QUANTITY_SIGNALS,
+    RATIO_SIGNALS,
+    distribution_metric_name,
+    signal_metric_name,
+)
+from rightsizer.domain.state import Cause, Condition, State
+from rightsizer.domain.units import seconds
+from rightsizer.domain.window import Provisioning
+from rightsizer.publish.metrics.families import Families
+
+__all__ = ["CLOCK_EVENT_REASONS", "MEASURED_CONDITIONS", "add_device"]
+
+MEASURED_CONDITIONS: Final = tuple(
+    condition
+    for condition in Condition
+    # Nothing measures these yet, and a constant 0 would claim that they never hold.
+    if condition
+    not in {Condition.NUMA_MISPLACED, Condition.NETWORK_BOUND, Condition.RANK_IMBALANCE}
+)
+
+CLOCK_EVENT_REASONS: Final = {
+    "gpu_idle": 0x01,
+    "applications_clocks_setting": 0x02,
+    "sw_power_cap": 0x04,
+    "hw_slowdown": 0x08,
+    "sync_boost": 0x10,
+    "sw_thermal_slowdown": 0x20,
+    "hw_thermal_slowdown": 0x40,
+    "hw_power_brake_slowdown": 0x80,
+}
+"""NVML's bits (nvml.h, nvmlClocksEventReason*), by the names that nvidia-smi gives them; the
+display's is left out, for these GPUs drive none."""
+
+_SIGNAL_NAMES: Final = tuple(
+    (signal, signal_metric_name(signal)) for signal in (*RATIO_SIGNALS, *QUANTITY_SIGNALS)
+)
+
+
+def add_device(families: Families, report: DeviceReport, *, is_fresh: bool) -> None:
+    """Add all of a device's series.
+
+    Args:
+        families: Where they go.
+        report: The device as it stands.
+        is_fresh: Whether its last reading still tells the present; current readings and gauges
+            that were derived from them are left out otherwise.
+    """
+    _add_identity(families, report)
+    _add_health(families, report)
+    if not report.device.has_mig_instances:
+        _add_totals(families, report.device.uuid, report.totals)
+    if is_fresh:
+        _add_readings(families, report)
+        for window, provisioning in report.provisioning.items():
+            _add_provisioning(families, report.device.uuid, window, provisioning)
+
+
+def _add_identity(families: Families, report: DeviceReport) -> None:
+    device, mig = report.device, report.device.mig
+    families.add_info(
+        "rightsizer_device_info",
+        device.uuid,
+        str(device.index),
+        device.pci_bus_id or "",
+        device.name,
+        device.architecture or "",
+        mig.parent_uuid if mig else "",
+        mig.profile if mig else "",
+        "" if device.numa_node is None else str(device.numa_node),
+    )
+    for holding in report.holdings:
+        families.add(
+            "rightsizer_workload_share_ratio",
+            holding.share_ratio,
+            device.uuid,
+            holding.workload.key,
+        )
+
+
+def _add_health(families: Families, report: DeviceReport) -> None:
+    uuid = report.device.uuid
+    families.add("rightsizer_device_up", float(report.down is None), uuid)
+    if report.down is not None:
+        families.add_info("rightsizer_device_down_info", uuid, report.down.reason)
+    if report.last_sample is not None:
+        families.add(
+            "rightsizer_device_last_sample_timestamp_seconds", seconds(report.last_sample), uuid
+        )
+    families.add("rightsizer_device_capacity_ratio", report.device.capacity_ratio, uuid)
+
+
+def _add_totals(families: Families, uuid: str, totals: Totals) -> None:
+    for state in State:
+        value = totals.state_seconds.get(state, 0.0)
+        families.add("rightsizer_state_seconds_total", value, uuid, state)
+    for condition in MEASURED_CONDITIONS:
+        value = totals.condition_seconds.get(condition, 0.0)
+        families.add("rightsizer_condition_seconds_total", value, uuid, condition)
+    families.add("rightsizer_used_seconds_total", totals.used_seconds, uuid)
+    families.add("rightsizer_used_joules_total", totals.used_joules, uuid)
+    for cause in Cause:
+        value = totals.waste_seconds.get(cause, 0.0)
+        families.add("rightsizer_waste_seconds_total", value, uuid, cause)
+        value = totals.waste_joules.get(cause, 0.0)
+        families.add("rightsizer_waste_joules_total", value, uuid, cause)
+    for signal in DISTRIBUTION_SIGNALS:
+        if signal in totals.distributions:
+            name = distribution_metric_name(signal)
+            families.add_histogram(name, totals.distributions[signal], uuid)
+
+
+def _add_readings(families: Families, report: DeviceReport) -> None:
+    uuid, signals = report.device.uuid, report.signals
+    for signal, name in _SIGNAL_NAMES:
+        families.add(name, signals.get(signal), uuid)
+    mask = signals.get(Signal.CLOCK_EVENT_REASONS)
+    if mask is not None:
+        for reason, bit in CLOCK_EVENT_REASONS.items():
+            holds = float(bool(int(mask) & bit))
+            families.add("rightsizer_clock_event_reason", holds, uuid, reason)
+
+
+def _add_provisioning(
+    families: Families, uuid: str, window: str, provisioning: Provisioning
+) -> None:
+    for resource, figures in provisioning.resources.items():
+        labels = (uuid, resource, window)
+        families.add("rightsizer_need_ratio", figures.need, *labels)
+        families.add("rightsizer_overprovisioned_ratio", figures.overprovisioned, *labels)
+        families.add("rightsizer_saturated_ratio", figures.saturated, *labels)
+        families.add("rightsizer_underprovisioned_ratio", figures.underprovisioned, *labels)
+    over, under = provisioning.overprovisioned, provisioning.underprovisioned
+    families.add("rightsizer_device_overprovisioned_ratio", over, uuid, window)
+    families.add("rightsizer_device_underprovisioned_ratio", under, uuid, window)

@@ -1,0 +1,89 @@
+"""Writes `docs/metrics.md` from the table of metrics: `python -m` this module with its path."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from rightsizer.domain.metric import METRICS, MetricFamily
+from rightsizer.domain.state import Cause, Resource, State
+from rightsizer.publish.metrics.device import CLOCK_EVENT_REASONS, MEASURED_CONDITIONS
+from rightsizer.publish.metrics.families import BUCKET_EDGES, number_text
+
+__all__ = ["metrics_document"]
+
+_HEAD: Final = """\
+# Metrics
+
+<!-- Generated from daemon/rightsizer/domain/metric.py; change it there and run `make docs`. -->
+
+Everything that `/metrics` exports. Base units; ratios are 0 to 1; a value that nobody knows is
+absent, never 0. Value series carry `uuid` and at most two labels more; join the rest:
+
+```promql
+rightsizer_gpu_busy_ratio * on (uuid) group_left (gpu, model) rightsizer_device_info
+rightsizer_power_watts * on (uuid) group_right () rightsizer_workload_share_ratio
+```
+
+A share of time is a part over the sum of the parts, so that time before a restart or without
+telemetry does not count as something else:
+
+```promql
+sum by (uuid, state) (rate(rightsizer_state_seconds_total[1d]))
+  / on (uuid) group_left () sum by (uuid) (rate(rightsizer_state_seconds_total[1d]))
+```
+
+Counters start at 0 with the process. Histograms have one observation a second, so their
+quantiles are over time and merge over devices: `histogram_quantile(0.95, sum by (le)
+(rate(rightsizer_power_distribution_ratio_bucket[1h])))`. `pod`, `namespace` and `container`
+arrive as `exported_*` where Kubernetes discovery sets them, unless `honor_labels: true`.
+A device that is down keeps its counters, `rightsizer_device_up` and the time of its last
+sample; its readings and the gauges derived from them disappear.
+
+The origin of a reading is the telemetry tier that it needs: `basic` is plain NVML, `power` adds
+the board's draw, `profiling` is GPM (Hopper and later) or DCGM. `process_*` and `python_*` are
+prometheus_client's own.
+"""
+
+
+def metrics_document() -> str:
+    """The page, in Markdown."""
+    return "\n".join([_HEAD, *_table(METRICS.values()), "", *_values()])
+
+
+def _table(metrics: Iterable[MetricFamily]) -> Iterable[str]:
+    yield "| metric | kind | unit | labels | origin | meaning |"
+    yield "|---|---|---|---|---|---|"
+    for metric in metrics:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield (
+            f"| `{metric.name}` | {metric.kind} | {metric.unit} | {labels} | {metric.origin} "
+            f"| {metric.help} |"
+        )
+
+
+def _values() -> Iterable[str]:
+    edges = (*map(number_text, BUCKET_EDGES), "+Inf")
+    yield "## Values of labels"
+    yield ""
+    for label, values in (
+        ("state", State),
+        ("condition", MEASURED_CONDITIONS),
+        ("cause", Cause),
+        ("resource", Resource),
+        ("reason` of `rightsizer_clock_event_reason", CLOCK_EVENT_REASONS),
+        ("le", edges),
+    ):
+        yield f"- `{label}`: " + ", ".join(f"`{value}`" for value in values) + "."
+    yield "- `window`: `24h`, `7d`, and `current`, which the advice rests on."
+    yield ""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the page to the path that is the only argument."""
+    (path,) = arguments
+    Path(path).write_text(metrics_document(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,145 @@
+"""One HTTP connection: reads requests, has them answered, writes the answers."""
+
+import gzip
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+from prometheus_client.exposition import gzip_accepted
+
+from rightsizer.publish.web.message import Request, Response
+
+if TYPE_CHECKING:
+    from rightsizer.publish.web.listener import Listener
+
+__all__ = ["SECURITY_HEADERS", "Answer", "Handler"]
+
+Answer: TypeAlias = Callable[[Request], Response]
+"""What turns a request into its answer."""
+
+SECURITY_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+}
+_LINE_LIMIT_BYTES: Final = 16384
+_COMPRESSED_FROM_BYTES: Final = 1024
+_GZIP_LEVEL: Final = 3
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Speaks HTTP/1.1 with keep-alive; says nothing of itself but its name."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: "Listener"
+
+    def version_string(self) -> str:
+        """The server's name without any version."""
+        return "rightsizer"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name.
+        """Log nothing; a scrape every few seconds is not news."""
+
+    def setup(self) -> None:
+        """Be less patient with a client that has yet to say something."""
+        super().setup()
+        self.connection.settimeout(self.server.settings.request_timeout_seconds)
+
+    def handle_one_request(self) -> None:
+        """Read one request and answer it, or close the connection."""
+        try:
+            self.raw_requestline = self.rfile.readline(_LINE_LIMIT_BYTES + 1)
+            self.connection.settimeout(self.server.settings.request_timeout_seconds)
+            if not self.raw_requestline:
+                self.close_connection = True
+            elif len(self.raw_requestline) > _LINE_LIMIT_BYTES:
+                self.requestline = self.request_version = self.command = ""
+                self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
+            elif self.parse_request() and self._takes_body():
+                self._answer()
+            self.connection.settimeout(self.server.settings.keep_alive_seconds)
+        except (TimeoutError, ConnectionError):
+            self.close_connection = True
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse a request in a line of text and close the connection.
+
+        Args:
+            code: The status.
+            message: What is wrong; the status's own phrase where it is left out.
+            explain: Unused; the base class has more to say.
+        """
+        del explain
+        self.close_connection = True
+        status = HTTPStatus(code)
+        self._send(Response.of_text(message or status.phrase, status))
+
+    def _takes_body(self) -> bool:
+        """Read a body that nobody needs, so that the next request is found after it."""
+        if "Transfer-Encoding" in self.headers:
+            self.send_error(HTTPStatus.LENGTH_REQUIRED)
+            return False
+        length = self.headers.get("Content-Length", "0")
+        if not (length.isascii() and length.isdigit()):
+            self.send_error(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
+            return False
+        if int(length) > self.server.settings.body_limit_bytes:
+            self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return False
+        self.rfile.read(int(length))
+        return True
+
+    def _answer(self) -> None:
+        try:
+            target = urlsplit(self.path)
+        except ValueError:
+            self.send_error(HTTPStatus.BAD_REQUEST, "the request's target is not a URL")
+            return
+        request = Request(
+            self.command,
+            target.path,
+            parse_qs(target.query),
+            self.headers.get("Accept", ""),
+            self.headers.get("Accept-Encoding", ""),
+        )
+        self.server.connections.mark(self.connection, is_working=True)
+        try:
+            response = _compressed(self.server.answer(request), request.accept_encoding)
+        finally:
+            self.server.connections.mark(self.connection, is_working=False)
+        self._send(response)
+
+    def _send(self, response: Response) -> None:
+        # The base class would leave the status line out for a client of HTTP/0.9.
+        self.request_version = self.protocol_version
+        self.send_response(response.status)
+        for name, value in (SECURITY_HEADERS | dict(response.headers)).items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Length", str(len(response.body)))
+        self.send_header("Cache-Control", "no-store")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(response.body)
+
+
+def _compressed(response: Response, accept_encoding: str) -> Response:
+    headers = {"Vary": "Accept-Encoding"} | dict(response.headers)
+    body = response.body
+    if (
+        len(body) >= _COMPRESSED_FROM_BYTES
+        and "Content-Encoding" not in headers
+        and gzip_accepted(accept_encoding)
+    ):
+        body = gzip.compress(body, _GZIP_LEVEL, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, response.content_type, response.status, headers)

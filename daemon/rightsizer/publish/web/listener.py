@@ -1,0 +1,122 @@
+"""A bound socket whose connections are served by a thread each, up to a number."""
+
+import contextlib
+import errno
+import os
+import socket
+import socketserver
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from typing import Any, Final
+
+from rightsizer.domain.errors import RightsizerError
+from rightsizer.publish.web.address import Address
+from rightsizer.publish.web.connections import Connections
+from rightsizer.publish.web.handler import Answer, Handler
+from rightsizer.publish.web.settings import WebSettings
+
+__all__ = ["Listener", "listen"]
+
+_BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class Listener(ThreadingHTTPServer):
+    """Accepts connections at one address; never waits for a client itself."""
+
+    request_queue_size = 64
+    daemon_threads = True
+
+    def __init__(
+        self,
+        family: socket.AddressFamily,
+        place: tuple[Any, ...],
+        answer: Answer,
+        connections: Connections,
+        settings: WebSettings,
+    ) -> None:
+        self.address_family = family
+        self.answer = answer
+        self.connections = connections
+        self.settings = settings
+        super().__init__(place[:2], Handler)
+
+    @property
+    def bound(self) -> Address:
+        """Where it listens, with the port that the system chose if it was asked to."""
+        host, port = self.socket.getsockname()[:2]
+        return Address(host, port)
+
+    def server_bind(self) -> None:
+        """Bind without asking DNS for a name, and take IPv4 too where all interfaces are meant."""
+        if self.address_family == socket.AF_INET6:
+            is_any = self.server_address[0] == "::"
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_any else 1)
+        socketserver.TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Hand a new connection to a thread, unless every other is being answered."""
+        if self.connections.admit(request):
+            super().process_request(request, client_address)
+            return
+        with contextlib.suppress(OSError):
+            request.send(_BUSY)
+        self.shutdown_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self.connections.leave(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that break off; failures to answer are logged by the site."""
+
+
+def listen(
+    address: Address, answer: Answer, connections: Connections, settings: WebSettings
+) -> Listener:
+    """A listener bound to an address.
+
+    Raises:
+        RightsizerError: it cannot be bound; the message names the address and the remedy.
+    """
+    failure: OSError | None = None
+    for family, place in _places(address):
+        try:
+            return Listener(family, place, answer, connections, settings)
+        except OSError as error:
+            failure = error
+            if error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}:
+                break
+    raise RightsizerError(f"cannot listen on {address}: {_remedy(failure, address)}")
+
+
+def _places(address: Address) -> Iterator[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+    if not address.host:
+        if socket.has_dualstack_ipv6():
+            yield socket.AF_INET6, ("::", address.port)
+        yield socket.AF_INET, ("0.0.0.0", address.port)  # noqa: S104 - what ':port' means.
+        return
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise RightsizerError(
+            f"cannot listen on {address}: '{address.host}' is not a host of this machine "
+            f"({error.strerror}); write an address of one of its interfaces"
+        ) from None
+    for family, _, _, _, place in found:
+        yield family, place
+
+
+def _remedy(error: OSError | None, address: Address) -> str:
+    code = error.errno if error is not None else None
+    if code == errno.EADDRINUSE:
+        return (
+            "the port is in use; stop what listens there "
+            f"(`ss -ltnp 'sport = :{address.port}'` names it) or choose another with "
+            "--web.listen-address"
+        )
+    if code == errno.EACCES:
+        return "not permitted; choose a port above 1023 with --web.listen-address"
+    if code == errno.EADDRNOTAVAIL:
+        return "no interface of this machine has the address; see `ip address`"
+    return os.strerror(code) if code is not None else "the host has no address"

@@ -1,0 +1,99 @@
+"""The agent's HTTP server: any number of addresses, one set of routes."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rightsizer.domain.report import Report
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web.address import parse_address
+from rightsizer.publish.web.connections import Connections
+from rightsizer.publish.web.listener import Listener, listen
+from rightsizer.publish.web.page import Page
+from rightsizer.publish.web.routes import Site
+from rightsizer.publish.web.settings import WebSettings
+
+__all__ = ["WebServer"]
+
+_POLL_SECONDS: Final = 0.2
+_STOP_SECONDS: Final = 2.0
+
+
+class WebServer:
+    """Serves the latest report until it is stopped; answers never wait for the driver."""
+
+    def __init__(  # noqa: PLR0913 - each is a part of the outside world.
+        self,
+        addresses: Sequence[str],
+        *,
+        latest: Callable[[], Report | None],
+        exposition: Exposition,
+        settings: WebSettings | None = None,
+        freshness: FreshnessSettings | None = None,
+        wall_time: Callable[[], Nanoseconds] = time.time_ns,
+    ) -> None:
+        """A server that does not listen yet.
+
+        Args:
+            addresses: Where to listen: `host:port`, `:port`, `[::1]:port`.
+            latest: Gives the report to show, `None` before the first.
+            exposition: Renders the metrics.
+            settings: How many clients it takes on, and how patiently.
+            freshness: When a sample is too old to count as ready.
+            wall_time: The clock that the report's own times are of.
+
+        Raises:
+            UsageError: an address is not one.
+        """
+        self._settings = settings or WebSettings()
+        self._addresses = [parse_address(address) for address in addresses]
+        self._connections = Connections(self._settings.connections_maximum)
+        freshness = freshness or FreshnessSettings()
+        page = Page(freshness, self._settings.page_refresh_seconds)
+        self._site = Site(latest, exposition, page, freshness, wall_time)
+        self._listeners: list[Listener] = []
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it listens, with real ports; empty until it is started."""
+        return tuple(str(listener.bound) for listener in self._listeners)
+
+    def start(self) -> None:
+        """Listen at all addresses, or at none.
+
+        Raises:
+            RightsizerError: an address cannot be bound.
+        """
+        listeners = []
+        with contextlib.ExitStack() as undo:
+            for address in self._addresses:
+                listener = listen(address, self._site.answer, self._connections, self._settings)
+                undo.callback(listener.server_close)
+                listeners.append(listener)
+            undo.pop_all()
+        self._listeners = listeners
+        for listener in self._listeners:
+            thread = threading.Thread(
+                target=listener.serve_forever,
+                args=(_POLL_SECONDS,),
+                name=f"web {listener.bound}",
+                daemon=True,
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Stop listening and close every connection."""
+        for listener in self._listeners:
+            listener.shutdown()
+            listener.server_close()
+        self._connections.close_all(_STOP_SECONDS)
+        for thread in self._threads:
+            thread.join(_STOP_SECONDS)
+        self._listeners.clear()
+        self._threads.clear()

@@ -1,0 +1,116 @@
+"""Devices out of what a recording says of them, the catalogue and the operator."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.domain.device import Device, MigInstance
+from rightsizer.telemetry.recorded.mig import mig_profile, whole_name
+from rightsizer.telemetry.recorded.row import Facts
+
+__all__ = ["build_devices", "completed"]
+
+
+def build_devices(
+    facts: Mapping[str, Facts], catalogue: Catalogue, board: str | None = None
+) -> tuple[Device, ...]:
+    """The devices in the order of their indices, then of their appearance.
+
+    Args:
+        facts: What the recording says, by uuid.
+        catalogue: Where a name leads to a board, and the board to what nobody recorded.
+        board: The board of devices whose name is not recorded or unknown, as the operator says.
+
+    Raises:
+        UsageError: the catalogue has no such board.
+    """
+    given = None if board is None else catalogue.get(board)
+    _adopt(facts)
+    parents = {fact.parent_uuid for fact in facts.values() if fact.parent_uuid}
+    order = {uuid: at for at, uuid in enumerate(facts)}
+    used = {fact.index for fact in facts.values() if fact.index is not None}
+    free = (index for index in range(2 * len(facts) + 1) if index not in used)
+    built = []
+    for uuid, fact in facts.items():
+        index = next(free) if fact.index is None else fact.index
+        found = None if fact.name is None else catalogue.find(whole_name(fact.name))
+        device = _build(uuid, index, fact, found or given)
+        built.append(replace(device, has_mig_instances=uuid in parents))
+    return tuple(sorted(built, key=lambda device: (device.index, order[device.uuid])))
+
+
+def _adopt(facts: Mapping[str, Facts]) -> None:
+    """Tell instances that stand in one slot with a GPU whose they are."""
+    wholes = {
+        fact.pci_bus_id: uuid
+        for uuid, fact in facts.items()
+        if fact.mig_profile is None and fact.pci_bus_id is not None
+    }
+    for fact in facts.values():
+        if fact.mig_profile is not None and fact.parent_uuid is None and fact.pci_bus_id:
+            fact.parent_uuid = wholes.get(fact.pci_bus_id)
+
+
+def completed(device: Device, board: Board) -> Device:
+    """A device with the figures of a board where it has none of its own."""
+    if device.board is not None:
+        return device
+    share = 1.0 if device.mig is None else device.mig.memory_share
+    return replace(
+        device,
+        board=board.key,
+        architecture=device.architecture or board.architecture,
+        memory_total_bytes=device.memory_total_bytes or board.memory_bytes * share,
+        power_limit_watts=device.power_limit_watts or board.power_limit_watts,
+        sm_clock_maximum_hertz=device.sm_clock_maximum_hertz or board.sm_clock_maximum_hertz,
+        pcie_generation_maximum=device.pcie_generation_maximum or board.pcie_generation,
+        pcie_width_maximum=device.pcie_width_maximum or board.pcie_width,
+        nvlink_bytes_per_second=device.nvlink_bytes_per_second
+        or board.nvlink_bytes_per_second
+        or None,
+        achievable_compute_ratio=board.achievable_compute_ratio,
+        achievable_bandwidth_ratio=board.achievable_bandwidth_ratio,
+    )
+
+
+def _build(uuid: str, index: int, facts: Facts, board: Board | None) -> Device:
+    device = Device(
+        uuid=uuid,
+        index=index,
+        name=facts.name or ("" if board is None else board.names[0]),
+        pci_bus_id=facts.pci_bus_id,
+        numa_node=facts.numa_node,
+        mig=_instance(facts, board),
+        memory_total_bytes=_memory(facts),
+        power_limit_watts=facts.power_limit_watts,
+        sm_clock_maximum_hertz=facts.sm_clock_maximum_hertz,
+        pcie_generation_maximum=facts.pcie_generation_maximum,
+        pcie_width_maximum=facts.pcie_width_maximum,
+    )
+    return device if board is None else completed(device, board)
+
+
+def _memory(facts: Facts) -> float | None:
+    if facts.memory_total_bytes is not None:
+        return facts.memory_total_bytes
+    if facts.memory_free_bytes is None or facts.memory_used_bytes is None:
+        return None
+    return facts.memory_free_bytes + facts.memory_used_bytes + (facts.memory_reserved_bytes or 0.0)
+
+
+def _instance(facts: Facts, board: Board | None) -> MigInstance | None:
+    name = facts.mig_profile or mig_profile(facts.name)
+    if name is None or board is None:
+        return None
+    profile = next((each for each in board.mig_profiles if each.name == name), None)
+    if profile is None:
+        return None
+    return MigInstance(
+        parent_uuid=facts.parent_uuid or "",
+        profile=name,
+        gpu_instance_id=facts.gpu_instance_id or 0,
+        compute_instance_id=0,
+        compute_share=profile.compute_share,
+        memory_share=profile.memory_share,
+    )

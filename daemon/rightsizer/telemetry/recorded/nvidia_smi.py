@@ -1,0 +1,191 @@
+"""CSV logs of `nvidia-smi --query-gpu=... --format=csv[,nounits] -l N`."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rightsizer.domain.errors import RecordingError
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.telemetry.recorded.cells import Column, Table, missing_cell
+from rightsizer.telemetry.recorded.mig import mig_profile
+from rightsizer.telemetry.recorded.nvidia_smi_columns import (
+    FACTS,
+    IDENTITY,
+    REASON_BITS,
+    SIGNAL_COLUMNS,
+    column_name,
+    is_query_column,
+)
+from rightsizer.telemetry.recorded.nvidia_smi_devices import identifier
+from rightsizer.telemetry.recorded.row import Facts, Notes, Row
+from rightsizer.telemetry.recorded.text import TextFile
+from rightsizer.telemetry.recorded.timestamps import parse_timestamp
+
+__all__ = ["NvidiaSmiLog"]
+
+_DATA_START: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?\s*,")
+_REMEDY: Final = (
+    "record with --query-gpu=timestamp,index,uuid,name,utilization.gpu,memory.used,memory.total,"
+    "power.draw --format=csv"
+)
+
+
+class NvidiaSmiLog:
+    """Any columns in any order, units in heading or cell, several devices to a poll."""
+
+    name = "nvidia-smi CSV log"
+
+    def recognizes(self, head: Sequence[str]) -> bool:
+        """A heading of nvidia-smi, or a row of one that was recorded without its heading."""
+        return _heading_of(head) is not None or bool(_DATA_START.match(head[0]))
+
+    def rows(self, text: TextFile, notes: Notes) -> Iterator[Row]:
+        """One row a device and poll.
+
+        Raises:
+            RecordingError: there is no heading, or no timestamp among the columns.
+        """
+        if _heading_of(text.head) is None:
+            raise RecordingError(
+                f"{text.name}:1: this nvidia-smi log has no heading; record without 'noheader', or "
+                "put a first line with the names of the columns, separated by commas"
+            )
+        layout: _Layout | None = None
+        for number, line in text.lines(notes):
+            cells = line.split(",")
+            if layout is None or layout.width != len(cells):
+                if _is_heading(line):
+                    layout = _Layout(text, cells, number)
+                elif layout is not None:
+                    notes.skip(number, line)
+                continue
+            try:
+                time = parse_timestamp(cells[layout.timestamp].strip())
+            except ValueError:
+                if _is_heading(line):
+                    layout = layout.renewed(cells, number)
+                else:
+                    notes.count("unreadable timestamp", number, cells[layout.timestamp].strip())
+                continue
+            yield layout.row(cells, time, number, notes)
+
+
+class _Layout:
+    """The columns of one heading, ready to read rows with."""
+
+    def __init__(self, text: TextFile, headings: Sequence[str], line: int) -> None:
+        self.width = len(headings)
+        self._text = text
+        self._headings = tuple(heading.strip() for heading in headings)
+        self._at = {column_name(heading): at for at, heading in enumerate(headings)}
+        if "timestamp" not in self._at:
+            raise RecordingError(
+                f"{text.name}:{line}: there is no timestamp among the columns "
+                f"{', '.join(self._headings)}; {_REMEDY}"
+            )
+        self.timestamp = self._at["timestamp"]
+        found = [
+            (SIGNAL_COLUMNS[name], name, at)
+            for name, at in self._at.items()
+            if name in SIGNAL_COLUMNS
+        ]
+        self._table = Table.of(
+            Column(at, name, known.signal, known.unit)
+            for known, name, at in sorted(found, key=lambda each: each[0].rank)
+        )
+        self._reasons = [
+            (at, REASON_BITS[name]) for name, at in self._at.items() if name in REASON_BITS
+        ]
+        if not found and not self._reasons:
+            raise RecordingError(
+                f"{text.name}:{line}: none of the columns {', '.join(self._headings)} "
+                f"tells how busy a GPU is; {_REMEDY}"
+            )
+        self._has_mask = "clocks_event_reasons.active" in self._at
+        self._facts_at = [(name, at) for name, at in self._at.items() if name in FACTS]
+        self._facts: dict[str, tuple[str, ...]] = {}
+        self._device = identifier(text, self._at, self.width)
+
+    def renewed(self, headings: Sequence[str], line: int) -> "_Layout":
+        """This layout again, or another where an appended log has other columns."""
+        if tuple(heading.strip() for heading in headings) == self._headings:
+            return self
+        return _Layout(self._text, headings, line)
+
+    def row(self, cells: Sequence[str], time: Nanoseconds, line: int, notes: Notes) -> Row:
+        """What a line says."""
+        device = self._device(cells, time)
+        facts = tuple(cells[at] for _, at in self._facts_at)
+        if self._facts.get(device) != facts:
+            self._facts[device] = facts
+            notes.learn(device, self._learned(device, cells))
+        values, missing = self._table.read(cells, line, notes)
+        if self._reasons and not self._has_mask:
+            _add_reasons(self._reasons, cells, values, missing)
+        return Row(time, device, values, missing, self._text.name)
+
+    def _learned(self, device: str, cells: Sequence[str]) -> Facts:
+        def cell(name: str) -> str | None:
+            at = self._at.get(name)
+            return None if at is None or missing_cell(cells[at]) else cells[at].strip()
+
+        def number(*names: str) -> float | None:
+            found = [number for name in names if (number := _number(cell(name))) is not None]
+            return min(found) if found else None
+
+        generation = number("pcie.link.gen.max")
+        if generation is None:
+            generation = number("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
+        width = number("pcie.link.width.max")
+        index = number("index")
+        name = cell("name")
+        return Facts(
+            index=None if index is None else int(index),
+            name=name,
+            pci_bus_id=cell("pci.bus_id"),
+            power_limit_watts=number("power.default_limit"),
+            pcie_generation_maximum=None if generation is None else int(generation),
+            pcie_width_maximum=None if width is None else int(width),
+            mig_profile=mig_profile(name) if device.startswith("MIG-") else None,
+        )
+
+
+def _add_reasons(
+    reasons: Sequence[tuple[int, int]],
+    cells: Sequence[str],
+    values: dict[Signal, float],
+    missing: dict[Signal, Missing],
+) -> None:
+    mask, is_known = 0, False
+    for at, bit in reasons:
+        state = cells[at].strip().lower()
+        is_known = is_known or state in ("active", "not active")
+        if state == "active":
+            mask |= bit
+    if is_known:
+        values[Signal.CLOCK_EVENT_REASONS] = float(mask)
+    else:
+        missing[Signal.CLOCK_EVENT_REASONS] = missing_cell(cells[reasons[0][0]]) or Missing.INVALID
+
+
+def _number(cell: str | None) -> float | None:
+    try:
+        return None if cell is None else float(cell.split()[0])
+    except (ValueError, IndexError):
+        return None
+
+
+def _heading_of(head: Sequence[str]) -> str | None:
+    return next((line for line in head if _is_heading(line)), None)
+
+
+def _is_heading(line: str) -> bool:
+    headings = line.split(",")
+    names = [column_name(heading) for heading in headings]
+    if "device" in names:
+        return False
+    return any(is_query_column(heading) for heading in headings) or (
+        "timestamp" in names and any(name in FACTS or name in IDENTITY for name in names)
+    )

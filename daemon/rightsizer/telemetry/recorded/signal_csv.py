@@ -1,0 +1,72 @@
+"""CSV whose heading is made of our own words: `timestamp,device,<signals>`."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rightsizer.domain.errors import RecordingError
+from rightsizer.domain.signal import SIGNALS, Signal
+from rightsizer.telemetry.recorded.cells import Column
+from rightsizer.telemetry.recorded.csv_rows import CsvRows, split
+from rightsizer.telemetry.recorded.row import Notes, Row
+from rightsizer.telemetry.recorded.text import TextFile
+from rightsizer.telemetry.recorded.timestamps import parse_timestamp
+
+__all__ = ["SignalCsv"]
+
+_TIME: Final = "timestamp"
+_DEVICE: Final = "device"
+_WORKLOAD: Final = "workload"
+_SIGNAL_NAMES: Final = {str(signal) for signal in Signal}
+
+
+class SignalCsv:
+    """Base units, times in any epoch unit or ISO 8601, an empty cell for what is missing."""
+
+    name = "signal CSV"
+
+    def recognizes(self, head: Sequence[str]) -> bool:
+        """A heading with `device`, or with a signal."""
+        names = set(_names(head[0]))
+        return bool(names & _SIGNAL_NAMES) or {_TIME, _DEVICE} <= names
+
+    def rows(self, text: TextFile, notes: Notes) -> Iterator[Row]:
+        """One row a line.
+
+        Raises:
+            RecordingError: a column that every line needs is not there.
+        """
+        names = _names(text.head[0])
+        for needed, remedy in (
+            (_TIME, "add one: seconds since the epoch, or like 2024-01-31T12:34:56Z"),
+            (_DEVICE, "add one: the GPU's uuid, or any name that stays the same"),
+        ):
+            if needed not in names:
+                raise RecordingError(
+                    f"{text.name}:1: there is no column '{needed}' among {', '.join(names)}; "
+                    f"{remedy}"
+                )
+        signals = [(at, name) for at, name in enumerate(names) if name in _SIGNAL_NAMES]
+        if not signals:
+            raise RecordingError(
+                f"{text.name}:1: none of the columns {', '.join(names)} is a signal; "
+                f"the signals are {', '.join(Signal)}"
+            )
+        for name in names:
+            if name not in (*_SIGNAL_NAMES, _TIME, _DEVICE, _WORKLOAD):
+                near = difflib.get_close_matches(name, _SIGNAL_NAMES, n=1)
+                hint = f"; did you mean '{near[0]}'?" if near else ""
+                notes.remark(f"column '{name}' is not a signal and is left out{hint}")
+        return CsvRows(
+            time=names.index(_TIME),
+            parse_time=parse_timestamp,
+            device=names.index(_DEVICE),
+            workload=names.index(_WORKLOAD) if _WORKLOAD in names else None,
+            columns=[
+                Column(at, name, Signal(name), SIGNALS[Signal(name)].unit) for at, name in signals
+            ],
+        ).read(text, notes)
+
+
+def _names(line: str) -> list[str]:
+    return [cell.strip().lower() for cell in split(line)]

@@ -1,0 +1,97 @@
+"""Timestamps in all the ways that logs write them, as whole nanoseconds since the epoch."""
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Final
+
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+
+__all__ = ["EPOCH_UNITS", "parse_calendar", "parse_epoch", "parse_timestamp"]
+
+EPOCH_UNITS: Final[dict[str, Nanoseconds]] = {
+    "s": NANOSECONDS_PER_SECOND,
+    "ms": 1_000_000,
+    "us": 1_000,
+    "ns": 1,
+}
+
+# Digits before the point that tell one unit from the next, for any day from 1973 to 5138.
+_UNIT_BY_DIGITS: Final = ((11, "s"), (14, "ms"), (17, "us"), (20, "ns"))
+_FRACTION: Final = re.compile(r"[.,](\d+)")
+_MINUTE_END: Final = 16
+_SECOND_END: Final = 19
+
+
+def parse_timestamp(text: str) -> Nanoseconds:
+    """A time of day or an epoch, whichever it looks like.
+
+    Raises:
+        ValueError: it looks like neither.
+    """
+    if text[4:5] in ("-", "/"):
+        return parse_calendar(text)
+    return parse_epoch(text)
+
+
+def parse_calendar(text: str) -> Nanoseconds:
+    """`2024/01/31 12:34:56.789` or ISO 8601; without a zone it is taken as UTC.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    fraction = text[_SECOND_END + 1 :]
+    if text[_MINUTE_END : _MINUTE_END + 1] == ":" and (
+        len(text) == _SECOND_END or (text[_SECOND_END] == "." and fraction.isdigit())
+    ):
+        whole = _whole_minute(text[:_MINUTE_END]) + int(text[17:19]) * NANOSECONDS_PER_SECOND
+        return whole + _below_second(fraction)
+    found = _FRACTION.search(text)
+    if found:
+        text = text[: found.start()] + text[found.end() :]
+    moment = datetime.fromisoformat(text.replace("/", "-"))
+    whole = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    return whole * NANOSECONDS_PER_SECOND + _below_second(found[1] if found else "")
+
+
+def parse_epoch(text: str, unit: Nanoseconds | None = None) -> Nanoseconds:
+    """A number since the epoch, exactly; its unit by its magnitude unless it is given.
+
+    Raises:
+        ValueError: it is not a number, or negative.
+    """
+    whole, _, fraction = text.partition(".")
+    if not whole.isdigit() or (fraction and not fraction.isdigit()):
+        return _parse_scientific(text, unit)
+    if unit is None:
+        unit = _unit_by_magnitude(len(whole))
+    below = int(fraction.ljust(9, "0")[:9]) * unit // NANOSECONDS_PER_SECOND if fraction else 0
+    return int(whole) * unit + below
+
+
+def _parse_scientific(text: str, unit: Nanoseconds | None) -> Nanoseconds:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"'{text}' is not a time") from None
+    if not number.is_finite() or number < 0:
+        raise ValueError(f"'{text}' is not a time")
+    return int(number * (unit or _unit_by_magnitude(number.adjusted() + 1)))
+
+
+def _unit_by_magnitude(digits: int) -> Nanoseconds:
+    for most, unit in _UNIT_BY_DIGITS:
+        if digits <= most:
+            return EPOCH_UNITS[unit]
+    raise ValueError("a time of so many digits is in no unit")
+
+
+@lru_cache(maxsize=1024)
+def _whole_minute(text: str) -> Nanoseconds:
+    minute = datetime.fromisoformat(text.replace("/", "-")).replace(tzinfo=UTC)
+    return int(minute.timestamp()) * NANOSECONDS_PER_SECOND
+
+
+def _below_second(fraction: str) -> Nanoseconds:
+    return int(fraction.ljust(9, "0")[:9]) if fraction else 0

@@ -1,0 +1,103 @@
+"""Clocks, and why they are what they are."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rightsizer.telemetry.simulated.library.calls import Code, Refusal, number, put
+from rightsizer.telemetry.simulated.library.driver import Driver, Handle
+
+__all__ = ["CLOCKS"]
+
+_GRAPHICS, _SM, _MEMORY, _VIDEO = range(4)
+_VIDEO_RATIO: Final = 0.9
+"""The video engines' clock, of the graphics clock."""
+_SUPPORTED_REASONS: Final = 0x1FF
+_CURRENT: Final = 0
+
+
+def _megahertz(hertz: float) -> int:
+    return round(hertz / 1e6)
+
+
+def _by_kind(kind: Any, graphics_hertz: float, memory_hertz: float) -> int:
+    clocks = {
+        _GRAPHICS: graphics_hertz,
+        _SM: graphics_hertz,
+        _MEMORY: memory_hertz,
+        _VIDEO: _VIDEO_RATIO * graphics_hertz,
+    }
+    try:
+        return _megahertz(clocks[number(kind)])
+    except KeyError:
+        raise Refusal(Code.INVALID_ARGUMENT) from None
+
+
+def _current(driver: Driver, device: Handle, kind: Any, megahertz: Any) -> None:
+    del driver
+    board = device.state.electrical
+    put(megahertz, _by_kind(kind, board.sm_clock_hertz, board.memory_clock_hertz))
+
+
+def _maximum(driver: Driver, device: Handle, kind: Any, megahertz: Any) -> None:
+    del driver
+    around = device.unit.around
+    top, memory = around.sm_clock_maximum_hertz, around.family.memory_clock_hertz
+    put(megahertz, _by_kind(kind, top, memory))
+
+
+def _by_identifier(
+    driver: Driver, device: Handle, kind: Any, identifier: Any, megahertz: Any
+) -> None:
+    read = _current if number(identifier) == _CURRENT else _maximum
+    read(driver, device, kind, megahertz)
+
+
+def _memory_clocks(driver: Driver, device: Handle, count: Any, clocks: Any) -> None:
+    del driver
+    around = device.unit.around
+    _list(count, clocks, [_megahertz(around.family.memory_clock_hertz)])
+
+
+def _graphics_clocks(
+    driver: Driver, device: Handle, memory_megahertz: Any, count: Any, clocks: Any
+) -> None:
+    del driver
+    around = device.unit.around
+    if number(memory_megahertz) != _megahertz(around.family.memory_clock_hertz):
+        raise Refusal(Code.NOT_FOUND)
+    top = _megahertz(around.sm_clock_maximum_hertz)
+    _list(count, clocks, list(range(top, _megahertz(around.family.idle_clock_hertz) - 1, -15)))
+
+
+def _list(count: Any, clocks: Any, values: list[int]) -> None:
+    room = count._obj.value  # noqa: SLF001 - how ctypes keeps what `byref` refers to.
+    put(count, len(values))
+    if clocks is None or room < len(values):
+        raise Refusal(Code.INSUFFICIENT_SIZE)
+    clocks[: len(values)] = values
+
+
+def _reasons(driver: Driver, device: Handle, reasons: Any) -> None:
+    del driver
+    put(reasons, device.state.electrical.clock_event_reasons)
+
+
+def _supported_reasons(driver: Driver, device: Handle, reasons: Any) -> None:
+    del driver, device
+    put(reasons, _SUPPORTED_REASONS)
+
+
+CLOCKS: Final[Mapping[str, Callable[..., None]]] = {
+    "nvmlDeviceGetClockInfo": _current,
+    "nvmlDeviceGetMaxClockInfo": _maximum,
+    "nvmlDeviceGetClock": _by_identifier,
+    "nvmlDeviceGetApplicationsClock": _maximum,
+    "nvmlDeviceGetDefaultApplicationsClock": _maximum,
+    "nvmlDeviceGetMaxCustomerBoostClock": _maximum,
+    "nvmlDeviceGetSupportedMemoryClocks": _memory_clocks,
+    "nvmlDeviceGetSupportedGraphicsClocks": _graphics_clocks,
+    "nvmlDeviceGetCurrentClocksThrottleReasons": _reasons,
+    "nvmlDeviceGetCurrentClocksEventReasons": _reasons,
+    "nvmlDeviceGetSupportedClocksThrottleReasons": _supported_reasons,
+    "nvmlDeviceGetSupportedClocksEventReasons": _supported_reasons,
+}

@@ -1,0 +1,121 @@
+"""What can go wrong with a driver, on demand: codes, hangs, lost GPUs, missing symbols."""
+
+import threading
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.telemetry.simulated.library.calls import Code
+
+__all__ = ["Faults", "Xid"]
+
+_ANY: Final = ""
+_SURVIVE: Final = frozenset({"nvmlErrorString"})
+"""Functions that never reach the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """A critical error that the driver reports of a GPU."""
+
+    uuid: str
+    code: int
+
+
+class Faults:
+    """Switches that tests and demonstrations turn; all are off at first."""
+
+    def __init__(self) -> None:
+        """A driver in good health."""
+        self.active = False
+        self._answers: dict[tuple[str, str], int] = {}
+        self._hangs: set[tuple[str, str]] = set()
+        self._removed: set[str] = set()
+        self._lost: set[str] = set()
+        self._whole: int | None = None
+        self._released = threading.Event()
+        self._xids: list[Xid] = []
+        self._news = threading.Condition()
+
+    def answer(self, function: str, code: int, uuid: str = _ANY) -> None:
+        """Let a function answer with a code, for one device or for all."""
+        self._answers[function, uuid] = code
+        self.active = True
+
+    def hang(self, function: str = _ANY, uuid: str = _ANY) -> None:
+        """Let calls of a function, or on a device, or both, block until `clear`."""
+        self._hangs.add((function, uuid))
+        self._released.clear()
+        self.active = True
+
+    def lose(self, uuid: str) -> None:
+        """Let a GPU fall off the bus."""
+        self._lost.add(uuid)
+        self.active = True
+
+    def remove(self, function: str) -> None:
+        """Let a function be missing, as it is from an older driver's library."""
+        self._removed.add(function)
+        self.active = True
+
+    def unload(self, code: int = Code.DRIVER_NOT_LOADED) -> None:
+        """Let every call fail, as with no driver behind the library or a newer one."""
+        self._whole = code
+        self.active = True
+
+    def report(self, xid: Xid) -> None:
+        """Let the driver report an error once, to whoever waits for it."""
+        with self._news:
+            self._xids.append(xid)
+            self._news.notify_all()
+
+    def wait_for_xid(self, uuids: AbstractSet[str], timeout_seconds: float) -> Xid | None:
+        """The next error of some GPUs; `None` where none comes in time."""
+
+        def first() -> Xid | None:
+            return next((xid for xid in self._xids if xid.uuid in uuids), None)
+
+        with self._news:
+            self._news.wait_for(first, timeout_seconds)
+            found = first()
+            if found is not None:
+                self._xids.remove(found)
+            return found
+
+    def clear(self) -> None:
+        """Put everything right again and let go of what hangs."""
+        self.active = False
+        self._whole = None
+        for switches in (self._answers, self._hangs, self._removed, self._lost):
+            switches.clear()
+        self._released.set()
+
+    def is_removed(self, function: str) -> bool:
+        """Whether the library lacks a function."""
+        return function in self._removed
+
+    def is_lost(self, uuid: str) -> bool:
+        """Whether a GPU has fallen off the bus."""
+        return uuid in self._lost
+
+    def code(self, function: str, uuid: str, parent: str) -> int:
+        """What a call answers instead of working, 0 where it works; blocks where it hangs.
+
+        Args:
+            function: The function's name.
+            uuid: The device it is called on; empty where it is called on none.
+            parent: The GPU of a MIG instance, else the same as `uuid`.
+        """
+        names = {uuid, parent, _ANY}
+        if any((name, on) in self._hangs for name in (function, _ANY) for on in names):
+            self._released.wait()
+        if function in self._removed:
+            return Code.FUNCTION_NOT_FOUND
+        if self._whole is not None and function not in _SURVIVE:
+            return self._whole
+        if self._lost & names:
+            return Code.GPU_IS_LOST
+        return next(
+            (self._answers[function, on] for on in names if (function, on) in self._answers),
+            Code.SUCCESS,
+        )

@@ -1,0 +1,93 @@
+"""A function of the library as a loader would hand it out: callable, with a result type."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rightsizer.telemetry.simulated.library.calls import Code, Refusal
+from rightsizer.telemetry.simulated.library.driver import Driver
+
+__all__ = ["DeviceSymbol", "Symbol"]
+
+
+class Symbol:
+    """A function that is not called on a device."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        driver: Driver,
+        *,
+        needs_start: bool = True,
+    ) -> None:
+        """A function by its name in the library; the driver is its first argument.
+
+        Args:
+            name: What the bindings ask for.
+            function: What it does.
+            driver: What it does it to.
+            needs_start: Whether the library must be initialized before.
+        """
+        self.name = name
+        self.restype: Any = None
+        self._needs_start = needs_start
+        self._function = function
+        self._driver = driver
+        self._faults = driver.faults
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it as the bindings do; the answer is a return code."""
+        if self._faults.active and (code := self._faults.code(self.name, "", "")):
+            return int(code)
+        if self._needs_start and not self._driver.references:
+            return Code.UNINITIALIZED.value
+        try:
+            answer = self._function(self._driver, *arguments)
+        except Refusal as refusal:
+            return int(refusal.code)
+        return Code.SUCCESS.value if answer is None else answer
+
+
+class DeviceSymbol:
+    """A function whose first argument is a device."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., None],
+        driver: Driver,
+        *,
+        on_instances: bool = False,
+    ) -> None:
+        """A function by its name in the library; driver and device are its first arguments.
+
+        Args:
+            name: What the bindings ask for.
+            function: What it does.
+            driver: What it does it to.
+            on_instances: Whether it answers for MIG instances too.
+        """
+        self.name = name
+        self.restype: Any = None
+        self._on_instances = on_instances
+        self._function = function
+        self._driver = driver
+        self._faults = driver.faults
+
+    def __call__(self, device: Any, *arguments: Any) -> int:
+        """Call it as the bindings do; the answer is a return code."""
+        driver = self._driver
+        try:
+            handle = driver.at(device)
+            if self._faults.active and (
+                code := self._faults.code(self.name, handle.uuid, handle.parent.uuid)
+            ):
+                return int(code)
+            if not driver.references:
+                return Code.UNINITIALIZED.value
+            if handle.parent is not handle and not self._on_instances:
+                return Code.NOT_SUPPORTED.value
+            self._function(driver, handle, *arguments)
+        except Refusal as refusal:
+            return int(refusal.code)
+        return Code.SUCCESS.value

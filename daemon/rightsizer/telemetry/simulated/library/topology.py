@@ -1,0 +1,87 @@
+"""Which processors are near a GPU, and how two GPUs reach each other."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rightsizer.telemetry.simulated.library.calls import Code, Refusal, number, out, put
+from rightsizer.telemetry.simulated.library.driver import Driver, Handle
+
+__all__ = ["TOPOLOGY"]
+
+_BITS_OF_WORD: Final = 64
+_INTERNAL, _NODE, _SYSTEM = 0, 40, 50
+_NVLINK_INDEX: Final = 2
+_OK, _NOT_SUPPORTED = 0, 5
+
+
+def _nodes(driver: Driver) -> int:
+    return 1 + max(gpu.unit.device.numa_node or 0 for gpu in driver.gpus)
+
+
+def _write_bits(words: Any, size: int, first: int, last: int) -> None:
+    for word in range(size):
+        low = max(first - word * _BITS_OF_WORD, 0)
+        high = min(last - word * _BITS_OF_WORD, _BITS_OF_WORD)
+        words[word] = ((1 << high) - 1) & ~((1 << low) - 1) if high > low else 0
+
+
+def _processors(driver: Driver, device: Handle, size: Any, words: Any, scope: Any = 0) -> None:
+    del scope
+    cores = int(driver.node.scenario.cores) // _nodes(driver)
+    if number(size) * _BITS_OF_WORD < int(driver.node.scenario.cores):
+        raise Refusal(Code.INSUFFICIENT_SIZE)
+    node = device.unit.device.numa_node or 0
+    _write_bits(out(words), number(size), node * cores, (node + 1) * cores)
+
+
+def _memory_nodes(driver: Driver, device: Handle, size: Any, words: Any, scope: Any) -> None:
+    del driver, scope
+    node = device.unit.device.numa_node or 0
+    _write_bits(out(words), number(size), node, node + 1)
+
+
+def _no_numa_node(driver: Driver, device: Handle, node: Any) -> None:
+    """Answers only where a GPU is a NUMA node itself."""
+    del driver, device, node
+    raise Refusal(Code.NOT_SUPPORTED)
+
+
+def _level(one: Handle, other: Handle) -> int:
+    if one is other:
+        return _INTERNAL
+    same = one.unit.device.numa_node == other.unit.device.numa_node
+    return _NODE if same else _SYSTEM
+
+
+def _common_ancestor(driver: Driver, device: Handle, other: Any, level: Any) -> None:
+    put(level, _level(device, driver.at(other)))
+
+
+def _nearest(driver: Driver, device: Handle, level: Any, count: Any, devices: Any) -> None:
+    near = [
+        gpu for gpu in driver.gpus if gpu is not device and _level(device, gpu) == number(level)
+    ]
+    room = out(count).value
+    put(count, len(near))
+    if devices is not None:
+        for place, gpu in enumerate(near[:room]):
+            driver.give_into(devices[place], gpu)
+
+
+def _peer_status(driver: Driver, device: Handle, other: Any, index: Any, status: Any) -> None:
+    peer = driver.at(other)
+    cut = device.instances or peer.instances
+    linked = device.support.nvlink_up and peer.support.nvlink_up
+    wants_link = number(index) == _NVLINK_INDEX
+    put(status, _NOT_SUPPORTED if cut or (wants_link and not linked) else _OK)
+
+
+TOPOLOGY: Final[Mapping[str, Callable[..., None]]] = {
+    "nvmlDeviceGetCpuAffinity": _processors,
+    "nvmlDeviceGetCpuAffinityWithinScope": _processors,
+    "nvmlDeviceGetMemoryAffinity": _memory_nodes,
+    "nvmlDeviceGetNumaNodeId": _no_numa_node,
+    "nvmlDeviceGetTopologyCommonAncestor": _common_ancestor,
+    "nvmlDeviceGetTopologyNearestGpus": _nearest,
+    "nvmlDeviceGetP2PStatus": _peer_status,
+}
