@@ -14,7 +14,7 @@ from rightsizer.accounting.windows import DeviceWindows
 from rightsizer.domain.device import Device
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.finding import Case
-from rightsizer.domain.report import Totals
+from rightsizer.domain.report import StripCell, Totals
 from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.state import Resource, State
 from rightsizer.domain.units import Nanoseconds
@@ -130,9 +130,9 @@ class Accounts:
         """Everything that was posted of a device, as one window."""
         return self._account(uuid).whole.window()
 
-    def strip(self, uuid: str, now: Nanoseconds) -> tuple[Window, ...]:
-        """The last day of a device in five-minute windows, oldest first."""
-        return tuple(self._account(uuid).windows.strip(now))
+    def strip(self, uuid: str, now: Nanoseconds) -> tuple[StripCell, ...]:
+        """The last day of a device in five-minute cells, oldest first."""
+        return self._account(uuid).windows.strip(now)
 
     def provisioning(self, uuid: str) -> Mapping[str, Provisioning]:
         """The derived gauges of a device by exported window."""

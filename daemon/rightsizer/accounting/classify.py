@@ -205,7 +205,8 @@ def _is_held(observation: Observation, settings: ClassifySettings) -> bool:
     if processes:
         return True
     if memory is None:
-        return processes is None
+        size = signals.get(Signal.MEMORY_USED_BYTES)
+        return processes is None if size is None else size >= settings.empty_memory_bytes
     total = observation.memory_total_bytes
     smallest = settings.empty_memory_bytes / total if total else 0.0
     return memory >= max(settings.empty_memory_ratio, smallest)
@@ -304,9 +305,12 @@ def _above(value: float | None, threshold: float) -> float:
 
 
 def _below(value: float | None, threshold: float) -> float:
-    """How far a value is below a threshold: under 0.5 at it, 1 at zero, 0 where unknown."""
+    """How far a value is below a threshold: under 0.5 at it, 1 at zero, 0 where unknown.
+
+    Twice the threshold is as far outside as half of it is for `_above`.
+    """
     if value is None:
         return 0.0
     if value < threshold:
         return _MATCH + _MATCH * (threshold - value) / threshold
-    return min(_JUST_BELOW, _MATCH * (1.0 - value) / (1.0 - threshold)) if threshold < 1 else 0.0
+    return min(_JUST_BELOW, _MATCH * threshold / value) if value > 0 else 0.0

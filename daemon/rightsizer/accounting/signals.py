@@ -71,7 +71,7 @@ def derive(
         settings: When profiling counters are not believed.
     """
     signals = {
-        signal: min(1.0, max(0.0, value)) if signal in _RATIOS else value
+        signal: _ratio(value) if signal in _RATIOS else value
         for signal, value in reading.values.items()
     }
     for signal in HOST_SIGNALS:
@@ -114,11 +114,15 @@ def pcie_bytes_per_second(generation: float, width: float) -> float | None:
     return lane * width if lane is not None and width > 0 else None
 
 
+def _ratio(value: float) -> float:
+    return min(1.0, max(0.0, value))
+
+
 def _derive_memory(signals: dict[Signal, float], device: Device) -> None:
     total = signals.get(Signal.MEMORY_TOTAL_BYTES) or device.memory_total_bytes
     used = signals.get(Signal.MEMORY_USED_BYTES)
     if used is not None and total:
-        signals.setdefault(Signal.MEMORY_USED, min(1.0, used / total))
+        signals.setdefault(Signal.MEMORY_USED, _ratio(used / total))
 
 
 def _derive_power(signals: dict[Signal, float], device: Device, draws: Draws) -> None:
@@ -127,8 +131,7 @@ def _derive_power(signals: dict[Signal, float], device: Device, draws: Draws) ->
     idle_watts = draws.idle_watts
     if watts is None or idle_watts is None or limit is None or limit <= idle_watts:
         return
-    ratio = (watts - idle_watts) / (limit - idle_watts)
-    signals.setdefault(Signal.POWER, min(1.0, max(0.0, ratio)))
+    signals.setdefault(Signal.POWER, _ratio((watts - idle_watts) / (limit - idle_watts)))
 
 
 def _derive_links(signals: dict[Signal, float], device: Device) -> None:
@@ -150,7 +153,7 @@ def _derive_links(signals: dict[Signal, float], device: Device) -> None:
         ),
     ):
         if capacity and quantity in signals:
-            signals.setdefault(signal, min(1.0, signals[quantity] / capacity))
+            signals.setdefault(signal, _ratio(signals[quantity] / capacity))
 
 
 def _drop_dead_counters(signals: dict[Signal, float], settings: SignalSettings) -> None:

@@ -73,13 +73,13 @@ def decode(uuid: str, data: bytes) -> Window:
 
 def _pairs(histogram: Histogram) -> list[tuple[int, float]]:
     return [
-        (index, int(weight) if weight.is_integer() else weight)
+        (index, int(weight) if weight == int(weight) else weight)
         for index, weight in sorted(histogram.items())
     ]
 
 
 def _histogram(pairs: Any) -> Histogram:
-    return Histogram(dict(pairs))
+    return Histogram({index: float(weight) for index, weight in pairs})
 
 
 def _keyed(enumeration: type[Any], form: Mapping[str, Any]) -> dict[Any, Any]:

@@ -14,6 +14,7 @@ from rightsizer.accounting.builder import WindowBuilder
 from rightsizer.accounting.decay import DecayedDemands, DecaySettings
 from rightsizer.accounting.window_form import decode, encode
 from rightsizer.domain.entry import Entry
+from rightsizer.domain.report import StripCell
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.window import Window
 
@@ -28,9 +29,16 @@ FINE_SPAN: Final = 5 * _MINUTE
 
 @dataclass(frozen=True, slots=True)
 class _Closed:
-    start: Nanoseconds
-    end: Nanoseconds
+    cell: StripCell
     data: bytes
+
+    @property
+    def start(self) -> Nanoseconds:
+        return self.cell.start
+
+    @property
+    def end(self) -> Nanoseconds:
+        return self.cell.end
 
 
 class _Ring:
@@ -43,13 +51,17 @@ class _Ring:
         self._left = 0  # How many of the oldest windows have already left the sum.
 
     def append(self, window: Window) -> None:
-        self._closed.append(_Closed(window.start, window.end, encode(window)))
+        self._closed.append(_Closed(_cell(window), encode(window)))
         self._sum.merge(window)
         self.expire(window.end)
 
     def since(self, start: Nanoseconds) -> Iterable[Window]:
         """The closed windows that begin at a time or later."""
         return (decode(self._uuid, closed.data) for closed in self._closed if closed.start >= start)
+
+    def cells(self, start: Nanoseconds) -> tuple[StripCell, ...]:
+        """The states of the closed windows that begin at a time or later."""
+        return tuple(closed.cell for closed in self._closed if closed.start >= start)
 
     def total(self) -> Window:
         """The sum of the windows within the summed span."""
@@ -139,11 +151,10 @@ class DeviceWindows:
             builder.merge(self._open_hour.window())
         return self._with_open(builder.window())
 
-    def strip(self, now: Nanoseconds) -> Iterable[Window]:
-        """The five-minute windows of the last day, oldest first, the running one included."""
-        yield from self._fine.since(now - _DAY)
-        if not self._open.is_empty:
-            yield self._open.window()
+    def strip(self, now: Nanoseconds) -> tuple[StripCell, ...]:
+        """The states of the last day in five-minute cells, the running one included."""
+        cells = self._fine.cells(now - _DAY)
+        return cells if self._open.is_empty else (*cells, _cell(self._open.window()))
 
     def _with_open(self, window: Window) -> Window:
         builder = WindowBuilder(self.uuid)
@@ -191,6 +202,10 @@ class DeviceWindows:
 
 def _is_over(closed: _Closed, now: Nanoseconds, span: Nanoseconds) -> bool:
     return closed.start < now - span or closed.start >= now
+
+
+def _cell(window: Window) -> StripCell:
+    return StripCell(window.start, window.end, window.states)
 
 
 def split(entry: Entry) -> Iterable[Entry]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.replay_text import replay_text
+from rightsizer.runtime.filling import Filling
 from rightsizer.runtime.replay import replay, replay_form
-from rightsizer.runtime.storage import Storage
 from rightsizer.runtime.timeline import Timeline
 from rightsizer.telemetry.recorded.source import open_recording
 
@@ -57,9 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             sinks.append(stack.enter_context(Timeline(arguments.timeline)))
         history = None
         if arguments.into is not None:
-            storage = Storage(str(arguments.into))
-            stack.callback(storage.close)
-            history = storage.history
+            history = stack.enter_context(Filling(arguments.into)).history
         result = replay(source, settings, entries=sinks, history=history)
         warnings = source.warnings
     for warning in warnings:

@@ -15,7 +15,7 @@ class MigInstance:
     gpu_instance_id: int
     compute_instance_id: int
     compute_share: float
-    """SMs of the instance over those of the whole GPU, 0 to 1."""
+    """Compute slices of the instance over those of the whole GPU, 0 to 1."""
     memory_share: float
     """Memory slices of the instance over those of the whole GPU, 0 to 1."""
 

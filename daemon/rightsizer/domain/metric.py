@@ -204,6 +204,12 @@ _AGENT: Final = (
     counter("samples_late", Origin.AGENT, "Samples taken more than one interval late."),
     gauge("workers_abandoned", Origin.AGENT, "Workers stuck in a driver call and given up."),
     counter("job_runs", Origin.AGENT, "Runs of a scheduled job.", "name"),
+    counter(
+        "job_skipped",
+        Origin.AGENT,
+        "Runs of a scheduled job left out because the one before was still under way.",
+        "name",
+    ),
     counter("job_failures", Origin.AGENT, "Runs of a scheduled job that failed.", "name"),
     gauge(
         "job_last_start_timestamp_seconds",

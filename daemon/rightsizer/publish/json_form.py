@@ -146,6 +146,7 @@ def _provisioning_form(provisioning: Provisioning) -> Form:
         },
         "overprovisioned": provisioning.overprovisioned,
         "underprovisioned": provisioning.underprovisioned,
+        "memory_is_preallocated": provisioning.memory_is_preallocated,
         "compute_need_at_least": provisioning.compute_need_at_least,
         "tier": provisioning.tier,
         "coverage_ratio": provisioning.coverage_ratio,

@@ -57,7 +57,8 @@ class Accountant:
         snapshot = apply(snapshot, self._policies)
         with self._lock:
             self._accounts.post(snapshot)
-            if snapshot.wall_time >= self._gauges_due:
+            # By the steady clock: the wall clock may step back by hours.
+            if snapshot.time >= self._gauges_due:
                 self._make_gauges(snapshot)
             self._generation += 1
             report = Report(
@@ -102,14 +103,11 @@ class Accountant:
             )
 
     def _make_gauges(self, snapshot: Snapshot) -> None:
-        self._gauges_due = snapshot.wall_time + self._gauges_every
+        self._gauges_due = snapshot.time + self._gauges_every
         self._gauges = {
             device.uuid: (
                 dict(self._accounts.provisioning(device.uuid)),
-                tuple(
-                    StripCell(window.start, window.end, window.states)
-                    for window in self._accounts.strip(device.uuid, snapshot.wall_time)
-                ),
+                self._accounts.strip(device.uuid, snapshot.wall_time),
             )
             for device in snapshot.devices
             if not device.has_mig_instances

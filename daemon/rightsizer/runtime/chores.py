@@ -46,6 +46,7 @@ class Chores:
         self._judgements: tuple[Judgement, ...] = ()
         self.counts: Counter[str] = Counter({"history_writes": 0, "history_write_failures": 0})
         self._advice: tuple[Advice, ...] = ledger.advice()
+        self._untold: list[AdviceEvent] = []
 
     @property
     def advice(self) -> tuple[Advice, ...]:
@@ -58,7 +59,11 @@ class Chores:
         return self._judgements
 
     def recommend(self) -> None:
-        """Let every rule judge every workload, and enter what follows into the ledger."""
+        """Let every rule judge every workload, and enter what follows into the ledger.
+
+        Raises:
+            HistoryError: the ledger could not be saved; its events are told after a run that can.
+        """
         now = self._clock.wall_time()
         with self._lock:
             open_now = self._ledger.open_now()
@@ -69,10 +74,9 @@ class Chores:
             events = self._ledger.update(judgements, now)
             self._advice = self._ledger.advice()
             self._judgements = judgements
-        if self._sink is not None:
-            self._sink.offer(events)
+            self._untold.extend(events)
         for event in events:
-            self._tell(event)
+            self._log_event(event)
         self._log.info(
             "recommender_ran",
             judgements=len(judgements),
@@ -80,14 +84,16 @@ class Chores:
             opened=sum(event.kind is AdviceEventKind.OPENED for event in events),
             closed=sum(event.kind is AdviceEventKind.CLOSED for event in events),
         )
+        # Saved first: after a crash in between, a region is missing rather than there twice.
         self._storage.save_ledger(self._ledger)
+        self._tell()
 
     def flush(self) -> None:
         """Write what was accounted for since the last flush, and what is still running."""
         closed, running, devices = self._accountant.take_windows()
         try:
-            self._storage.save_windows(closed, running, devices)
-            self.counts["history_writes"] += 1
+            if self._storage.save_windows(closed, running, devices):
+                self.counts["history_writes"] += 1
         except HistoryError:
             self.counts["history_write_failures"] += 1
             raise
@@ -104,7 +110,12 @@ class Chores:
         if self._sink is not None:
             self._sink.deliver()
 
-    def _tell(self, event: AdviceEvent) -> None:
+    def _tell(self) -> None:
+        if self._sink is not None:
+            self._sink.offer(self._untold)
+        self._untold = []
+
+    def _log_event(self, event: AdviceEvent) -> None:
         finding = event.advice.finding
         self._log.info(
             f"advice_{event.kind}",

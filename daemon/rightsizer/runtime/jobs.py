@@ -27,6 +27,10 @@ _SHORTEST_SECONDS: Final = 1.0
 _THREADS: Final = 2
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """Something to do every so often."""
@@ -41,7 +45,18 @@ class Job:
 class Jobs:
     """Runs jobs on a schedule, one run of each at a time, and remembers how they went."""
 
-    def __init__(self, jobs: Sequence[Job], clock: Clock) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], clock: Clock, now: Callable[[], datetime] = _utc_now
+    ) -> None:
+        """Jobs that do not run yet.
+
+        Args:
+            jobs: What runs, and how often.
+            clock: The agent's clock, which may be faster than the world's.
+            now: The wall clock of the world, which the schedule goes by.
+        """
+        self._now = now
+        self._paces: dict[str, float] = {}
         self._jobs = {job.name: job for job in jobs}
         self._clock = clock
         self._reports = {job.name: JobReport(job.name) for job in jobs}
@@ -55,7 +70,6 @@ class Jobs:
             executors={"default": ThreadPoolExecutor(_THREADS)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
-
         self._scheduler.add_listener(self._skip, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
 
     def start(self) -> None:
@@ -96,13 +110,18 @@ class Jobs:
             return tuple(self._reports.values())
 
     def supervise(self) -> None:
-        """Schedule a job anew whose next run a step of the wall clock has pushed far away."""
-        now = datetime.now(UTC)
+        """Schedule a job anew whose next run is far away or whose pace is another by now.
+
+        The wall clock steps back, and a fast clock falls into step with the world.
+        """
+        now = self._now()
         for scheduled in self._scheduler.get_jobs():
             job = self._jobs[scheduled.id]
             far = now + timedelta(seconds=2 * self._pace(job) + job.jitter_seconds)
             if scheduled.next_run_time is not None and scheduled.next_run_time > far:
                 self._log.warning("job_rescheduled", job=job.name)
+                self._add(job)
+            elif self._paces[job.name] != self._pace(job):
                 self._add(job)
 
     def _skip(self, event: Any) -> None:
@@ -114,12 +133,13 @@ class Jobs:
         options: dict[str, Any] = {}
         if job.jitter_seconds:
             options["jitter"] = job.jitter_seconds / self._clock.speed
+        self._paces[job.name] = pace = self._pace(job)
         self._scheduler.add_job(
             self.run,
             "interval",
             args=(job.name,),
             id=job.name,
-            seconds=self._pace(job),
+            seconds=pace,
             replace_existing=True,
             **options,
         )

@@ -1,8 +1,8 @@
 """A recording through the same chain as a live node: accounts, rules, ledger."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 from rightsizer.accounting.accounts import Accounts
 from rightsizer.accounting.history import History
@@ -22,6 +22,8 @@ from rightsizer.runtime.settings import Settings
 from rightsizer.telemetry.source import Source
 
 __all__ = ["DeviceSummary", "Replay", "replay", "replay_form"]
+
+_FOR_EVER: Final = 100 * 365 * 86400.0
 
 
 class EntrySink(Protocol):
@@ -86,7 +88,9 @@ class _Run:
     def __init__(self, settings: Settings) -> None:
         self.accounts = Accounts(settings.accounting)
         self._rules = rules_of(settings.recommender.rules)
-        self._ledger = Ledger((), settings.recommender.ledger)
+        # However long the recording is, all that was ever opened is told.
+        kept = replace(settings.recommender.ledger, closed_kept_seconds=_FOR_EVER)
+        self._ledger = Ledger((), kept)
         self._interval = nanoseconds(settings.recommender.interval)
         self._due: Nanoseconds | None = None
 

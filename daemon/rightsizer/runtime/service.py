@@ -51,13 +51,15 @@ def serve(
         )
         if prepare is not None:
             prepare(agent)
+        # From here on a signal ends it with a flush, even before the first tick.
+        stop = stop_on_signals()
         agent.start()
     except BaseException:
         storage.close()
         raise
     if announce is not None:
         announce(agent)
-    agent.run(stop_on_signals())
+    agent.run(stop)
 
 
 def stop_on_signals() -> threading.Event:

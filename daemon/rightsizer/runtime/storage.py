@@ -23,7 +23,7 @@ MIGRATIONS: Final = (f"{HISTORY_SCHEMA}; {LEDGER_SCHEMA}; {OUTBOX_SCHEMA}",)
 """The n-th script leads from schema n-1 to n; what was released is never changed."""
 
 _PENDING_WINDOWS: Final = 10_000
-"""Windows kept for a disk that is full: about a day of eight GPUs."""
+"""Windows kept for a disk that is full: about four days of eight GPUs."""
 
 
 class Storage:
@@ -61,17 +61,21 @@ class Storage:
 
     def save_windows(
         self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[KnownDevice]
-    ) -> None:
+    ) -> bool:
         """Keep windows; those that cannot be written now are tried again next time.
+
+        Returns:
+            Whether there is a place to keep them in.
 
         Raises:
             HistoryError: they could not be written.
         """
         if self.history is None:
-            return
+            return False
         self._pending = [*self._pending, *closed][-_PENDING_WINDOWS:]
         self.history.save([*self._pending, *running], devices)
         self._pending = []
+        return True
 
     def close(self) -> None:
         """Give the database back."""

@@ -1,7 +1,10 @@
 """The timeline of a recording as CSV: one line for each stretch in which nothing changed."""
 
+import contextlib
 import csv
+import errno
 import os
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
@@ -58,29 +61,31 @@ class Timeline:
         """Begin beside the file.
 
         Raises:
-            RightsizerError: the folder cannot be written.
+            RightsizerError: the file cannot be written.
         """
         self._path = path
         self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        try:
+        with self._explained():
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             self._file = self._partial.open("w", encoding="utf-8", newline="")
-        except OSError as error:
-            raise RightsizerError(
-                f"timeline '{path}' cannot be written: {error.strerror}; name a file in a "
-                "folder that exists and is writable"
-            ) from None
         self._writer = csv.writer(self._file, lineterminator="\n")
         self._writer.writerow(_HEADER)
         self._open: dict[str, _Stretch] = {}
 
     def write(self, entry: Entry) -> None:
-        """Take one entry; those of a device come in time order."""
+        """Take one entry; those of a device come in time order.
+
+        Raises:
+            RightsizerError: the disk is full.
+        """
         stretch = self._open.get(entry.uuid)
         if stretch is not None and stretch.takes(entry):
             stretch.add(entry)
             return
         if stretch is not None:
-            self._writer.writerow(stretch.row())
+            with self._explained():
+                self._writer.writerow(stretch.row())
         self._open[entry.uuid] = _Stretch(entry)
 
     def __enter__(self) -> Self:
@@ -93,14 +98,31 @@ class Timeline:
         trace: TracebackType | None,
     ) -> None:
         """Put the file in its place, or leave nothing where something went wrong."""
-        if kind is None:
-            for stretch in self._open.values():
-                self._writer.writerow(stretch.row())
-        self._file.close()
-        if kind is None:
-            self._partial.replace(self._path)
-        else:
+        try:
+            if kind is None:
+                with self._explained():
+                    self._finish()
+        finally:
+            # What a full disk did not take is of no use to anybody.
+            with contextlib.suppress(OSError):
+                self._file.close()
             self._partial.unlink(missing_ok=True)
+
+    def _finish(self) -> None:
+        for stretch in self._open.values():
+            self._writer.writerow(stretch.row())
+        self._file.close()
+        self._partial.replace(self._path)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RightsizerError(
+                f"timeline '{self._path}' cannot be written: {error.strerror}; name a file in a "
+                "folder that exists, is writable and has room"
+            ) from None
 
 
 def _key(entry: Entry) -> tuple[object, ...]:

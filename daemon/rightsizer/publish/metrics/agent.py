@@ -54,6 +54,7 @@ def add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
 
 def _add_job(families: Families, job: JobReport) -> None:
     families.add("rightsizer_job_runs_total", float(job.runs), job.name)
+    families.add("rightsizer_job_skipped_total", float(job.skipped), job.name)
     families.add("rightsizer_job_failures_total", float(job.failures), job.name)
     for name, value in (
         ("rightsizer_job_last_start_timestamp_seconds", _time(job.last_start)),

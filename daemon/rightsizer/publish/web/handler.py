@@ -38,6 +38,7 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    wbufsize = 65536
     server: "Listener"
 
     def version_string(self) -> str:
@@ -130,6 +131,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(response.body)
+        # Head and body leave together, so that a small answer is sent whole or not at all.
+        self.wfile.flush()
 
 
 def _compressed(response: Response, accept_encoding: str) -> Response:

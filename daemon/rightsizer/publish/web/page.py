@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rightsizer.domain.report import Report
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.web.view import node_view
+from rightsizer.publish.web.view import FitSettings, node_view
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -17,8 +17,11 @@ __all__ = ["Page"]
 class Page:
     """Renders reports; the template engine is loaded by the first reader."""
 
-    def __init__(self, freshness: FreshnessSettings, refresh_seconds: float) -> None:
+    def __init__(
+        self, freshness: FreshnessSettings, fit: FitSettings, refresh_seconds: float
+    ) -> None:
         """A page that renews itself every `refresh_seconds`, 0 for never."""
+        self._fit = fit
         self._freshness = freshness
         self._refresh_seconds = refresh_seconds
         self._lock = threading.Lock()
@@ -26,7 +29,7 @@ class Page:
 
     def render(self, report: Report | None, now: Nanoseconds, *, is_paused: bool = False) -> bytes:
         """The document for a report; `is_paused` keeps it from renewing itself."""
-        view = node_view(report, now, self._freshness)
+        view = node_view(report, now, self._freshness, self._fit)
         refresh_seconds = 0 if is_paused else round(self._refresh_seconds)
         document = self._loaded().render(
             node=view,

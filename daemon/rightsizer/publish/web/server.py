@@ -53,7 +53,7 @@ class WebServer:
         self._addresses = [parse_address(address) for address in addresses]
         self._connections = Connections(self._settings.connections_maximum)
         freshness = freshness or FreshnessSettings()
-        page = Page(freshness, self._settings.page_refresh_seconds)
+        page = Page(freshness, self._settings.fit, self._settings.page_refresh_seconds)
         self._site = Site(latest, exposition, page, freshness, wall_time)
         self._listeners: list[Listener] = []
         self._threads: list[threading.Thread] = []

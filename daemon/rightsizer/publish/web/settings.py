@@ -1,8 +1,9 @@
 """What an operator may change about the HTTP server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rightsizer.domain.settings import setting
+from rightsizer.publish.web.view import FitSettings
 
 __all__ = ["WebSettings"]
 
@@ -48,3 +49,4 @@ class WebSettings:
         minimum=0.0,
         maximum=3600.0,
     )
+    fit: FitSettings = field(default_factory=FitSettings)

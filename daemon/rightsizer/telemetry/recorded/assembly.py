@@ -77,7 +77,8 @@ class _Held:
         for row in rows:
             streams[row.stream] = row
         newest = rows[-1]
-        self._hold(device, rows)
+        if len(rows) > 1 or newest.holdings is not None:
+            self._hold(device, rows)
         processes = newest.processes
         if len(streams) == 1:
             return Reading(device, newest.time, newest.values, newest.missing, processes)

@@ -25,10 +25,16 @@ class Counters:
 
 
 Rates = tuple[float, float, float, float, float]
+_NOTHING: Final[Rates] = (0.0, 0.0, 0.0, 0.0, 0.0)
+_CHECKPOINT_STEPS: Final = 360
 
 
 class Integral:
-    """The trapezoids under rates on a fixed grid, added up as far as anybody has asked."""
+    """The trapezoids under rates on a fixed grid.
+
+    It goes on from where it was last asked; a look back starts from the checkpoint before, so
+    that it keeps little and says the same whatever was asked before.
+    """
 
     def __init__(
         self,
@@ -46,21 +52,19 @@ class Integral:
         self._rates = rates
         self._start = start
         self._step = step
-        self._sums: list[Rates] = [(0.0, 0.0, 0.0, 0.0, 0.0)]
-        self._last = rates(start)
+        self._last = 0
+        self._sums: Rates = _NOTHING
+        self._checkpoints: list[Rates] = [_NOTHING]
         self._lock = threading.Lock()
 
     def at(self, time: Nanoseconds) -> Counters:
         """The counters at a time; all 0 before the start."""
         step, rest = divmod(max(0, time - self._start), self._step)
         with self._lock:
-            while len(self._sums) <= step:
-                self._extend()
-            sums = self._sums[step]
+            sums = self._sum(step)
         if rest == 0:
             return Counters(*sums)
-        left = self._rates(self._start + step * self._step)
-        right = self._rates(self._start + (step + 1) * self._step)
+        left, right = self._rates_at(step), self._rates_at(step + 1)
         part = rest / self._step
         width = rest / NANOSECONDS_PER_SECOND
         # The rate is a straight line between two points of the grid.
@@ -71,13 +75,27 @@ class Integral:
             )
         )
 
-    def _extend(self) -> None:
-        right = self._rates(self._start + len(self._sums) * self._step)
+    def _sum(self, step: int) -> Rates:
+        if step < self._last:
+            checkpoint = step // _CHECKPOINT_STEPS
+            sums = self._checkpoints[checkpoint]
+            for done in range(checkpoint * _CHECKPOINT_STEPS, step):
+                sums = self._added(sums, done)
+            return sums
+        while self._last < step:
+            self._sums = self._added(self._sums, self._last)
+            self._last += 1
+            if self._last % _CHECKPOINT_STEPS == 0:
+                self._checkpoints.append(self._sums)
+        return self._sums
+
+    def _added(self, sums: Rates, step: int) -> Rates:
         width = 0.5 * self._step / NANOSECONDS_PER_SECOND
-        self._sums.append(
-            tuple(  # type: ignore[arg-type]
-                total + width * (first + second)
-                for total, first, second in zip(self._sums[-1], self._last, right, strict=True)
-            )
+        parts = zip(sums, self._rates_at(step), self._rates_at(step + 1), strict=True)
+        energy, received, transmitted, linked_in, linked_out = (
+            total + width * (first + second) for total, first, second in parts
         )
-        self._last = right
+        return energy, received, transmitted, linked_in, linked_out
+
+    def _rates_at(self, step: int) -> Rates:
+        return self._rates(self._start + step * self._step)

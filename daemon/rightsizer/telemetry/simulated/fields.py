@@ -20,7 +20,7 @@ class Fields:
 
     document: Document
     path: tuple[str | int, ...]
-    data: dict[str, Any]
+    data: dict[Any, Any]
 
     @classmethod
     def root(cls, document: Document) -> "Fields":
@@ -71,7 +71,7 @@ class Fields:
         return value
 
     def number(
-        self, key: str, default: float | None, minimum: float, maximum: float = float("inf")
+        self, key: str | int, default: float | None, minimum: float, maximum: float = float("inf")
     ) -> float:
         """A number within bounds; required where there is no default."""
         value = self.data.get(key, default)
@@ -97,10 +97,10 @@ class Fields:
         if not isinstance(value, list):
             number = self.number(key, None, minimum, maximum)
             return number, number
-        numbers = Fields(self.document, (*self.path, key), dict(enumerate(value)))  # type: ignore[arg-type]
+        numbers = Fields(self.document, (*self.path, key), dict(enumerate(value)))
         if len(value) != 2:  # noqa: PLR2004 - a beginning and an end.
             self.fail("must be a number or two numbers, first and last", key)
-        first, last = (numbers.number(index, None, minimum, maximum) for index in (0, 1))  # type: ignore[arg-type]
+        first, last = (numbers.number(index, None, minimum, maximum) for index in (0, 1))
         return first, last
 
     def word(self, key: str, words: type[_Word], default: _Word | None = None) -> _Word:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rightsizer.domain.report import DeviceReport, Report
 from rightsizer.domain.state import State
 from rightsizer.domain.units import Nanoseconds
-from rightsizer.publish.web.view.fit import FitView, fit_view
+from rightsizer.publish.web.view.fit import FitSettings, FitView, fit_view
 from rightsizer.publish.web.view.gauge import Gauge, gauges
 from rightsizer.publish.web.view.strip import StripView, strip_view
 from rightsizer.publish.web.view.waste import WasteView, waste_view
@@ -51,7 +51,7 @@ def device_title(report: DeviceReport) -> str:
 
 
 def device_view(
-    report: DeviceReport, node: Report, now: Nanoseconds, *, is_fresh: bool
+    report: DeviceReport, node: Report, now: Nanoseconds, fit: FitSettings, *, is_fresh: bool
 ) -> DeviceView:
     """A device's card; readings that are no longer the present are left out."""
     device = report.device
@@ -77,7 +77,7 @@ def device_view(
         is_divided=device.has_mig_instances,
         strip=strip_view(report.strip, node.wall_time),
         gauges=gauges(report.signals) if is_fresh else (),
-        fit=fit_view(report.provisioning if is_fresh else {}),
+        fit=fit_view(report.provisioning if is_fresh else {}, fit),
         waste=waste_view([(report.totals, 1.0)]),
         advice_count=sum(
             piece.is_open and device.uuid in piece.finding.devices for piece in node.advice

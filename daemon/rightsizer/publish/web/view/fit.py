@@ -4,18 +4,51 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.domain.settings import setting
 from rightsizer.domain.state import Resource
 from rightsizer.domain.window import Provisioning, ResourceProvisioning
 from rightsizer.publish.web.view.words import percent, spoken
 
-__all__ = ["BULLET_SCALE", "Bullet", "BulletRow", "FitView", "fit_view"]
+__all__ = ["BULLET_SCALE", "Bullet", "BulletRow", "FitSettings", "FitView", "fit_view"]
 
 BULLET_SCALE: Final = 1.25
 """The ratio at a bullet's right end; capacity stands at 1."""
 
 _WINDOWS: Final = ("current", "24h")
-_TIGHT_NEED: Final = 0.85
-_HEADROOM_NEED: Final = 0.5
+"""Best first."""
+
+_TOO_LITTLE: Final = ("not enough active time to tell", "none")
+_PREALLOCATED: Final = "Memory is held in advance, so nobody knows how much is needed."
+
+
+@dataclass(frozen=True, slots=True)
+class FitSettings:
+    """From when on a fit gets which color; gauges and advice do not depend on it."""
+
+    tight_need_ratio: float = setting(
+        0.85,
+        help="Need of a resource from which on its fit is shown as tight.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="less is left than the margin that need already holds",
+    )
+    headroom_need_ratio: float = setting(
+        0.5,
+        help="Need of a resource below which it is shown to have headroom.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="half a device would do",
+    )
+    short_ratio: float = setting(
+        0.05,
+        help="Share of the time under pressure from which on a fit is shown as too small.",
+        unit="ratio",
+        minimum=0.001,
+        maximum=1.0,
+        source="the accounting's own threshold for an under-provisioned device",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +84,45 @@ class FitView:
     key: str
     rows: tuple[BulletRow, ...]
     capacity_x: float
+    note: str
+    """What the bullets cannot show, empty where there is nothing to add."""
 
 
-def fit_view(provisioning: Mapping[str, Provisioning]) -> FitView:
+def fit_view(provisioning: Mapping[str, Provisioning], settings: FitSettings) -> FitView:
     """The fit of a device from its windows; empty where no window knows a demand."""
-    rows = tuple(row for resource in Resource if (row := _row(resource, provisioning)) is not None)
-    verdict, key = _verdict(provisioning)
-    return FitView(verdict, key, rows, 100 / BULLET_SCALE)
+    rows = tuple(
+        row for resource in Resource if (row := _row(resource, provisioning, settings)) is not None
+    )
+    verdict, key = _verdict(_best(provisioning), settings)
+    best = _best(provisioning)
+    is_preallocated = best is not None and best.memory_is_preallocated
+    return FitView(verdict, key, rows, 100 / BULLET_SCALE, _PREALLOCATED if is_preallocated else "")
 
 
-def _verdict(provisioning: Mapping[str, Provisioning]) -> tuple[str, str]:
-    current = provisioning.get("current") or provisioning.get("24h")
-    if current is None or (current.overprovisioned is None and not current.underprovisioned):
-        return "not enough active time to tell", "none"
-    if current.underprovisioned:
+def _best(provisioning: Mapping[str, Provisioning]) -> Provisioning | None:
+    return next((provisioning[window] for window in _WINDOWS if window in provisioning), None)
+
+
+def _verdict(current: Provisioning | None, settings: FitSettings) -> tuple[str, str]:
+    if current is None:
+        return _TOO_LITTLE
+    if current.underprovisioned is not None and current.underprovisioned >= settings.short_ratio:
         return f"under-provisioned {percent(current.underprovisioned)} of the time", "act"
-    over = current.overprovisioned or 0.0
-    if over > _HEADROOM_NEED:
+    if current.overprovisioned is None:
+        return _TOO_LITTLE
+    over = current.overprovisioned
+    if over > 1 - settings.headroom_need_ratio:
         return f"over-provisioned: {percent(over)} is never needed", "headroom"
-    if over < 1 - _TIGHT_NEED:
+    if over < 1 - settings.tight_need_ratio:
         return f"fits tightly: {percent(over)} to spare", "tight"
     return f"fits: {percent(over)} to spare", "fits"
 
 
-def _row(resource: Resource, provisioning: Mapping[str, Provisioning]) -> BulletRow | None:
+def _row(
+    resource: Resource, provisioning: Mapping[str, Provisioning], settings: FitSettings
+) -> BulletRow | None:
     bullets = tuple(
-        _bullet(window, figures)
+        _bullet(window, figures, settings)
         for window in _WINDOWS
         if window in provisioning
         and (figures := provisioning[window].resources.get(resource)) is not None
@@ -89,21 +135,21 @@ def _row(resource: Resource, provisioning: Mapping[str, Provisioning]) -> Bullet
     return BulletRow(name, bullets, bullets[0].need, label)
 
 
-def _bullet(window: str, figures: ResourceProvisioning) -> Bullet:
+def _bullet(window: str, figures: ResourceProvisioning, settings: FitSettings) -> Bullet:
     need = figures.need or 0.0
     demand = figures.demand if figures.demand is not None else need
     text = f"demand {percent(demand)}, need {percent(need)}"
-    return Bullet(
-        window, _width(demand), _width(need), percent(need), _fit_key(need, figures), text
-    )
+    key = _fit_key(need, figures, settings)
+    return Bullet(window, _width(demand), _width(need), percent(need), key, text)
 
 
-def _fit_key(need: float, figures: ResourceProvisioning) -> str:
-    if need > 1 or figures.underprovisioned:
+def _fit_key(need: float, figures: ResourceProvisioning, settings: FitSettings) -> str:
+    under = figures.underprovisioned
+    if need > 1 or (under is not None and under >= settings.short_ratio):
         return "act"
-    if need > _TIGHT_NEED:
+    if need > settings.tight_need_ratio:
         return "tight"
-    return "headroom" if need < _HEADROOM_NEED else "fits"
+    return "headroom" if need < settings.headroom_need_ratio else "fits"
 
 
 def _width(ratio: float) -> float:

@@ -10,6 +10,7 @@ from rightsizer.domain.units import Nanoseconds, format_duration, seconds
 from rightsizer.publish.freshness import FreshnessSettings, fresh_devices
 from rightsizer.publish.web.view.advice import AdviceView, advice_view
 from rightsizer.publish.web.view.device import DeviceView, device_title, device_view
+from rightsizer.publish.web.view.fit import FitSettings
 from rightsizer.publish.web.view.strip import Share, shares_of, state_times
 from rightsizer.publish.web.view.waste import WasteView, waste_view
 from rightsizer.publish.web.view.words import (
@@ -64,7 +65,9 @@ class NodeView:
     legend: tuple[LegendEntry, ...]
 
 
-def node_view(report: Report | None, now: Nanoseconds, freshness: FreshnessSettings) -> NodeView:
+def node_view(
+    report: Report | None, now: Nanoseconds, freshness: FreshnessSettings, fit: FitSettings
+) -> NodeView:
     """The page of a report; before the first one, a page that says so."""
     if report is None:
         return _empty()
@@ -89,7 +92,7 @@ def node_view(report: Report | None, now: Nanoseconds, freshness: FreshnessSetti
         advice=tuple(opened),
         closed=tuple(view for piece, view in advice if not piece.is_open),
         devices=tuple(
-            device_view(device, report, now, is_fresh=device.device.uuid in fresh)
+            device_view(device, report, now, fit, is_fresh=device.device.uuid in fresh)
             for device in report.devices
         ),
         legend=_legend(),

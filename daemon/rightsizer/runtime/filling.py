@@ -1,0 +1,80 @@
+"""Fills a history with a recording: wholly, or not at all."""
+
+import os
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from rightsizer.accounting.history import History
+from rightsizer.domain.errors import HistoryError
+from rightsizer.runtime.storage import Storage
+
+__all__ = ["Filling"]
+
+_PAGE: Final = 500
+_COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
+
+
+class Filling:
+    """A history that is written beside the file and joins it only when it is whole.
+
+    A history that exists keeps what it has, and nobody else writes it meanwhile.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Begin beside the file.
+
+        Raises:
+            HistoryError: it is held by an agent, or cannot be written.
+        """
+        self._path = path
+        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        self._target = Storage(str(path)) if path.exists() else None
+        try:
+            self._storage = Storage(str(self._partial))
+        except HistoryError:
+            if self._target is not None:
+                self._target.close()
+            raise
+
+    @property
+    def history(self) -> History:
+        """Where the recording goes."""
+        return _history(self._storage)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Put everything in its place, or leave nothing where something went wrong."""
+        try:
+            if kind is None and self._target is not None:
+                _copy(self.history, _history(self._target))
+            self._storage.close()
+            if kind is None and self._target is None:
+                self._partial.replace(self._path)
+        finally:
+            self._storage.close()
+            if self._target is not None:
+                self._target.close()
+            for companion in _COMPANIONS:
+                self._partial.with_name(f"{self._partial.name}{companion}").unlink(missing_ok=True)
+
+
+def _copy(source: History, target: History) -> None:
+    windows = source.load()
+    devices = source.devices()
+    while page := list(islice(windows, _PAGE)):
+        target.save(page, devices)
+
+
+def _history(storage: Storage) -> History:
+    if storage.history is None:  # Only an empty path has none, and this one names a file.
+        raise HistoryError("no history is kept; name a file")
+    return storage.history

@@ -1,0 +1,102 @@
+"""Cells into values, or into the reason why there is none."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import SIGNALS, Signal
+from rightsizer.domain.units import Unit
+from rightsizer.telemetry.recorded.cells import Column, Table
+from rightsizer.telemetry.recorded.plausible import plausible
+from rightsizer.telemetry.recorded.row import Notes
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        (" 83 %", 0.83),
+        ("83", 0.83),
+        (" 100 %\n", 1.0),
+        ("[N/A]", Missing.NOT_SUPPORTED),
+        (" N/A", Missing.NOT_SUPPORTED),
+        ("[Not Supported]", Missing.NOT_SUPPORTED),
+        ("[Unknown Error]", Missing.FAILED),
+        ("[GPU requires reset]", Missing.FAILED),
+        ("ERR!", Missing.FAILED),
+        ("[GPU is lost]", Missing.LOST),
+        ("[Insufficient Permissions]", Missing.NO_PERMISSION),
+        ("", Missing.NO_SAMPLE),
+        ("abc", Missing.INVALID),
+        ("83 MiB", Missing.INVALID),
+        ("83 parsecs", Missing.INVALID),
+        ("-1", Missing.INVALID),
+        ("250 %", Missing.INVALID),
+        ("nan", Missing.INVALID),
+        ("18446744073709551615", Missing.INVALID),
+    ],
+)
+def test_a_percentage_cell(cell: str, expected: float | Missing) -> None:
+    """Units are optional, sentinels become their reason, and nonsense is never a number."""
+    assert Column(0, "utilization.gpu", Signal.GPU_BUSY, "%")[cell] == expected
+
+
+def test_the_unit_of_a_cell_goes_before_that_of_its_column() -> None:
+    """A log that switches from MiB to GiB is still read right."""
+    column = Column(0, "memory.used", Signal.MEMORY_USED_BYTES, "MiB")
+    assert column["2 GiB"] == column["2048"] == 2.0**31
+
+
+def test_a_mask_may_be_hexadecimal() -> None:
+    """Clock event reasons come as `0x...`."""
+    column = Column(0, "clocks_event_reasons.active", Signal.CLOCK_EVENT_REASONS, "count")
+    assert column[" 0x0000000000000004"] == 4.0
+
+
+def test_every_unreadable_cell_is_counted() -> None:
+    """A cell that repeats is remembered, but each time it occurs is told."""
+    notes = Notes("log.csv")
+    table = Table.of([Column(0, "utilization.gpu", Signal.GPU_BUSY, "%")])
+    for line in (7, 8, 9):
+        table.read(["wat"], line, notes)
+    assert notes.warnings == (
+        "log.csv:7: unreadable cell in 'utilization.gpu': 'wat', the first of 3",
+    )
+
+
+def test_the_last_of_two_columns_with_one_signal_is_believed() -> None:
+    """And the other one stands in where it is missing."""
+    table = Table.of(
+        [
+            Column(0, "power.draw.instant", Signal.POWER_WATTS, "W"),
+            Column(1, "power.draw", Signal.POWER_WATTS, "W"),
+        ]
+    )
+    notes = Notes("log.csv")
+    assert table.read(["80 W", "70 W"], 1, notes) == ({Signal.POWER_WATTS: 70.0}, {})
+    assert table.read(["80 W", "[N/A]"], 2, notes) == ({Signal.POWER_WATTS: 80.0}, {})
+
+
+@pytest.mark.parametrize("signal", list(Signal))
+def test_no_blank_of_a_driver_passes_for_a_reading(signal: Signal) -> None:
+    """Whatever the signal: as bytes they come in MiB, as clocks in MHz, as energy in mJ."""
+    unit = SIGNALS[signal].unit
+    factor = {Unit.BYTES: 2.0**20, Unit.HERTZ: 1e6, Unit.JOULES: 1e-3}.get(unit, 1.0)
+    blanks = [2.0**63 - 14, 2.0**64 - 1, 2.0**47, 2.0**47 + 3, float("inf")]
+    if unit not in (Unit.JOULES, Unit.BYTES_PER_SECOND):  # Those fields are wider than 32 bits.
+        blanks.append(2.0**31 - 16)
+    assert {plausible(signal, blank * factor) for blank in blanks} == {Missing.INVALID}
+
+
+@given(st.sampled_from(Signal), st.floats())
+def test_what_passes_is_finite_and_ratios_are_ratios(signal: Signal, value: float) -> None:
+    """A value that is let through is within what its unit can hold."""
+    found = plausible(signal, value)
+    if not isinstance(found, Missing):
+        assert abs(found) < 2.0**60
+        assert SIGNALS[signal].unit is not Unit.RATIO or 0 <= found <= 1
+
+
+def test_a_memory_at_zero_degrees_has_no_sensor() -> None:
+    """Boards without one read 0, which is not a temperature of theirs."""
+    assert plausible(Signal.MEMORY_TEMPERATURE_CELSIUS, 0.0) is Missing.NOT_SUPPORTED

@@ -1,0 +1,183 @@
+"""Logs of `nvidia-smi --query-gpu`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightsizer.domain.errors import RecordingError
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.telemetry.recorded.nvidia_smi_columns import column_name
+
+Replays = Callable[..., Any]
+Writes = Callable[..., Path]
+
+
+def test_eight_gpus_make_one_snapshot_a_poll(replay: Replays, data: Path) -> None:
+    """Rows that are milliseconds apart belong together, each with its own time."""
+    played = replay(data / "eight_h100.csv")
+    assert [len(each.readings) for each in played.snapshots] == [8, 8, 8, 8]
+    assert played.source.interval == 1_002_000_000
+    assert played.source.warnings == ()
+    first = played.snapshots[0]
+    times = [reading.time - first.time for reading in first.readings.values()]
+    assert times == [-4_000_000 * behind for behind in range(7, -1, -1)]
+
+
+def test_the_columns_become_signals_in_base_units(replay: Replays, data: Path) -> None:
+    """Percent, MiB, W, MHz and the mask of reasons are converted; nothing else is read into it."""
+    played = replay(data / "eight_h100.csv")
+    assert played.readings("GPU-00000001-1111-2222-3333-444444444444")[0].values == {
+        Signal.GPU_BUSY: 0.97,
+        Signal.MEMORY_CONTROLLER_BUSY: 0.4,
+        Signal.MEMORY_USED_BYTES: 70001 * 2.0**20,
+        Signal.MEMORY_TOTAL_BYTES: 81559 * 2.0**20,
+        Signal.POWER_WATTS: 611.0,
+        Signal.POWER_LIMIT_WATTS: 700.0,
+        Signal.SM_CLOCK_HERTZ: 1.98e9,
+        Signal.SM_CLOCK_MAXIMUM_HERTZ: 1.98e9,
+        Signal.CLOCK_EVENT_REASONS: 0.0,
+        Signal.PCIE_LINK_GENERATION: 5.0,
+        Signal.PCIE_LINK_WIDTH: 16.0,
+        Signal.TEMPERATURE_CELSIUS: 41.0,
+    }
+
+
+def test_the_log_tells_what_the_devices_are(replay: Replays, data: Path) -> None:
+    """Name, board, memory, limits and link come from the log, the rest from the catalogue."""
+    device = replay(data / "eight_h100.csv").source.devices[7]
+    assert (device.uuid, device.index) == ("GPU-00000007-1111-2222-3333-444444444444", 7)
+    assert (device.board, device.pci_bus_id) == ("H100-SXM5-80GB", "00000000:08:00.0")
+    assert device.memory_total_bytes == 81559 * 2.0**20
+    assert (device.power_limit_watts, device.sm_clock_maximum_hertz) == (700.0, 1.98e9)
+    assert (device.pcie_generation_maximum, device.pcie_width_maximum) == (5, 16)
+    assert device.nvlink_bytes_per_second
+
+
+def test_a_lost_gpu_is_missing_with_its_reason(replay: Replays, data: Path) -> None:
+    """From the poll on that says so, nothing of it has a value."""
+    readings = replay(data / "eight_h100.csv").readings("GPU-00000006-1111-2222-3333-444444444444")
+    assert [bool(reading.values) for reading in readings] == [True, True, False, False]
+    assert set(readings[2].missing.values()) == {Missing.LOST}
+
+
+def test_devices_without_a_name_are_numbered_by_their_order(replay: Replays, data: Path) -> None:
+    """The log has neither index nor uuid nor units, and its last line is torn."""
+    played = replay(data / "two_t4_without_index.csv")
+    assert [device.uuid for device in played.source.devices] == ["index:0", "index:1"]
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.0, 0.1, 0.2, 0.3, 0.4]
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.01, 0.11, 0.21, 0.31]
+    assert played.source.devices[0].board == "T4"
+    assert "two_t4_without_index.csv:11: torn last line" in played.warnings
+
+
+@pytest.mark.parametrize("column", ["pci.bus_id", "gpu_serial"])
+def test_devices_are_told_apart_by_any_column_that_can(
+    replay: Replays, write: Writes, column: str
+) -> None:
+    """Lines may change their order from poll to poll; the first poll numbers the devices."""
+    log = write(
+        f"timestamp, {column}, utilization.gpu [%]\n"
+        "2024/01/01 00:00:00.000, 3B, 1 %\n"
+        "2024/01/01 00:00:00.004, 8B, 2 %\n"
+        "2024/01/01 00:00:01.000, 8B, 4 %\n"
+        "2024/01/01 00:00:01.004, 3B, 3 %\n"
+    )
+    played = replay(log)
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.01, 0.03]
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.02, 0.04]
+
+
+def test_the_index_column_numbers_devices(replay: Replays, write: Writes) -> None:
+    """A log of GPUs 2 and 5 alone calls them so."""
+    log = write(
+        "index, utilization.gpu [%], timestamp\n"
+        "5, 1 %, 2024/01/01 00:00:00.000\n"
+        "2, 2 %, 2024/01/01 00:00:00.001\n"
+        "5, 3 %, 2024/01/01 00:00:01.000\n"
+    )
+    assert [device.uuid for device in replay(log).source.devices] == ["index:2", "index:5"]
+
+
+def test_a_count_column_ends_polls_that_run_into_each_other(replay: Replays, write: Writes) -> None:
+    """At 20 ms a poll the gaps tell nothing, but the log says how many devices there are."""
+    lines = [f"2024/01/01 00:00:00.{10 * number:03d}, 2, {number} %\n" for number in range(1, 81)]
+    played = replay(write("timestamp, count, utilization.gpu [%]\n" + "".join(lines)))
+    assert len(played.readings("index:0")) == len(played.readings("index:1")) == 40
+
+
+def test_an_appended_log_is_read_through(replay: Replays, data: Path) -> None:
+    """Byte order mark, CRLF, blank lines, headings in the middle and noise lose no reading."""
+    played = replay(data / "appended.csv")
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.5, 0.6, None]
+    assert played.values("index:0", Signal.CLOCK_EVENT_REASONS) == [4.0, 1.0, 0.0]
+    assert played.values("GPU-77777777-1111-2222-3333-444444444444", Signal.POWER_WATTS) == [99.5]
+    assert played.readings("index:0")[2].missing[Signal.GPU_BUSY] is Missing.INVALID
+    assert [line.split(": ", 2)[0].rpartition(":")[2] for line in played.source.warnings] == [
+        "5",
+        "7",
+        "8",
+    ]
+
+
+def test_reasons_that_are_not_supported_are_missing(replay: Replays, write: Writes) -> None:
+    """No reason column with an answer: the mask is not 0 but missing."""
+    log = write(
+        "timestamp, index, utilization.gpu [%], clocks_event_reasons.hw_slowdown\n"
+        "2024/01/01 00:00:00.000, 0, 1 %, [N/A]\n"
+    )
+    [reading] = replay(log).readings("index:0")
+    assert reading.missing == {Signal.CLOCK_EVENT_REASONS: Missing.NOT_SUPPORTED}
+
+
+def test_mig_rows_are_devices_of_their_parent(replay: Replays, write: Writes) -> None:
+    """An instance knows its share of the board, and its parent has no state of its own."""
+    log = write(
+        "timestamp, uuid, name, pci.bus_id, utilization.gpu [%], memory.used [MiB]\n"
+        "2024/01/01 00:00:00.000, GPU-1, NVIDIA A100-SXM4-80GB, 0:01, [N/A], 9 MiB\n"
+        "2024/01/01 00:00:00.001, MIG-1, NVIDIA A100-SXM4-80GB MIG 1g.10gb, 0:01, [N/A], 9 MiB\n"
+    )
+    parent, instance = replay(log).source.devices
+    assert (parent.uuid, parent.has_mig_instances, parent.mig) == ("GPU-1", True, None)
+    assert instance.mig is not None
+    assert (instance.mig.parent_uuid, instance.mig.profile) == ("GPU-1", "1g.10gb")
+    assert 0 < instance.capacity_ratio < 0.2
+    assert instance.board == "A100-SXM4-80GB"
+
+
+@pytest.mark.parametrize(
+    ("heading", "expected"),
+    [
+        ("clocks.current.sm [MHz]", "clocks.sm"),
+        ("clocks.sm", "clocks.sm"),
+        ("clocks.current.graphics [MHz]", "clocks.gr"),
+        ("clocks.max.memory [MHz]", "clocks.max.mem"),
+        (" clocks_throttle_reasons.active", "clocks_event_reasons.active"),
+        ("gpu_uuid", "uuid"),
+        ("Utilization.GPU [%]", "utilization.gpu"),
+    ],
+)
+def test_short_and_long_spellings_are_one(heading: str, expected: str) -> None:
+    """A heading has one name here, whichever way it was asked for."""
+    assert column_name(heading) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("index, utilization.gpu [%]\n0, 5 %\n", "no timestamp among the columns index, util"),
+        ("2024/01/31 12:34:56.789, 0, 5 %\n", "no heading; record without 'noheader'"),
+        ("timestamp, name, pstate\n2024/01/31 12:34:56.789, Tesla T4, P0\n", "tells how busy"),
+        ("timestamp, utilization.gpu [%]\n", "there is no reading of any device"),
+        ("timestamp, utilization.gpu [%]\nlater, 5 %\n", ":2: unreadable timestamp: 'later'"),
+    ],
+)
+def test_a_log_without_what_it_needs_is_refused(
+    replay: Replays, write: Writes, text: str, told: str
+) -> None:
+    """The error says what is not there, and where."""
+    with pytest.raises(RecordingError, match=told) as error:
+        replay(write(text))
+    assert "log.csv" in str(error.value)

@@ -1,0 +1,109 @@
+"""Files that are no recordings."""
+
+import contextlib
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.errors import RecordingError, UsageError
+from rightsizer.telemetry.recorded.source import open_recording
+
+Replays = Callable[..., Any]
+Writes = Callable[..., Path]
+
+
+def test_a_missing_file(replay: Replays, tmp_path: Path) -> None:
+    """The error names it."""
+    with pytest.raises(RecordingError, match=r"nowhere.csv: no such file or directory; check"):
+        replay(tmp_path / "nowhere.csv")
+
+
+def test_a_folder(replay: Replays, tmp_path: Path) -> None:
+    """The error asks for the files in it."""
+    with pytest.raises(RecordingError, match="is a folder; name the files"):
+        replay(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "\n\r\n  \n"])
+def test_an_empty_file(replay: Replays, write: Writes, text: str) -> None:
+    """Blank lines are empty too."""
+    with pytest.raises(RecordingError, match=r"log.csv: is empty; was anything recorded"):
+        replay(write(text))
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b""), gzip.compress(b"a,b\n")[:5]])
+def test_an_empty_gzip(replay: Replays, tmp_path: Path, content: bytes) -> None:
+    """Nothing inside, or cut off before anything came."""
+    path = tmp_path / "log.gz"
+    path.write_bytes(content)
+    with pytest.raises(RecordingError, match=r"log.gz: is empty"):
+        replay(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\x7fELF\x00\x01", "is a binary file; a recording is text"),
+        (gzip.compress(b"SQLite format 3\x00"), "is a binary file"),
+        (b"\x28\xb5\x2f\xfd....", "use 'zstd -d' first"),
+        (b"\xfd7zXZ\x00....", "use 'xz -d' first"),
+    ],
+)
+def test_a_binary_file(replay: Replays, tmp_path: Path, content: bytes, told: str) -> None:
+    """The error says what it is and what to do."""
+    path = tmp_path / "log.bin"
+    path.write_bytes(content)
+    with pytest.raises(RecordingError, match=told):
+        replay(path)
+
+
+def test_an_unknown_format(replay: Replays, write: Writes) -> None:
+    """The error shows the first line and names the formats that are known."""
+    with pytest.raises(RecordingError) as error:
+        replay(write("Dear diary,\ntoday\n", "diary.txt"))
+    told = str(error.value)
+    assert "diary.txt:1: this is in no known format" in told
+    assert "'Dear diary,'" in told
+    assert "nvidia-smi CSV log" in told
+    assert "--columns MAP.yaml" in told
+
+
+def test_no_file_at_all() -> None:
+    """A recording of nothing is a wrong command line."""
+    with pytest.raises(UsageError, match="name its files"):
+        open_recording([], catalogue=built_in())
+
+
+@given(
+    st.sampled_from(
+        [
+            b"",
+            b"timestamp,device,gpu_busy\n",
+            b"timestamp, index, utilization.gpu [%]\n",
+            b"#Entity GPUTL SMACT\n",
+            b"# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n",
+            b'{"format":"rightsizer-recording","version":1,"signals":[]}\n',
+            b'{"format":"rightsizer-recording"',
+        ]
+    ),
+    st.binary(max_size=200)
+    | st.text("0123456789:/-,. GPU{}\"'\n[]%N", max_size=200).map(str.encode),
+)
+@settings(deadline=None)
+def test_no_content_leads_to_a_traceback(
+    tmp_path_factory: pytest.TempPathFactory, start: bytes, rest: bytes
+) -> None:
+    """Whatever is in a file, it is read or refused with an error of ours."""
+    path = tmp_path_factory.mktemp("fuzz") / "log"
+    path.write_bytes(start + rest)
+    with contextlib.suppress(RecordingError):
+        source = open_recording([path], catalogue=built_in())
+        while source.read() is not None:
+            pass
+        source.close()

@@ -1,0 +1,185 @@
+"""Order, merging, and how long values hold."""
+
+import gzip
+import os
+import random
+import statistics
+import threading
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.telemetry.recorded.gaps import Gaps
+from rightsizer.telemetry.recorded.source import open_recording
+
+Replays = Callable[..., Any]
+Writes = Callable[..., Path]
+
+
+def _csv(rows: list[tuple[float, str, float]], column: str = "gpu_busy") -> str:
+    lines = [f"{time},{device},{value}\n" for time, device, value in rows]
+    return f"timestamp,device,{column}\n" + "".join(lines)
+
+
+@pytest.mark.parametrize("order", ["time", "device", "none"])
+def test_any_order_gives_the_same_snapshots(replay: Replays, write: Writes, order: str) -> None:
+    """A file may be sorted by time, by device and then time, or not at all."""
+    rows = [(10.0 * k + d / 1000, f"gpu{d}", k / 100) for k in range(30) for d in range(4)]
+    shuffled = {
+        "time": rows,
+        "device": sorted(rows, key=lambda row: (row[1], row[0])),
+        "none": random.Random(7).sample(rows, len(rows)),
+    }[order]
+    played = replay(write(_csv(shuffled)))
+    assert [each.readings for each in played.snapshots] == [
+        each.readings for each in replay(write(_csv(rows), "sorted.csv")).snapshots
+    ]
+    assert [list(each.readings) for each in played.snapshots] == [
+        ["gpu0", "gpu1", "gpu2", "gpu3"]
+    ] * 30
+    assert played.source.interval == 10_000_000_000
+
+
+def test_rotated_logs_are_one_recording(replay: Replays, write: Writes) -> None:
+    """Named in any order, compressed or not."""
+    old = write(_csv([(1, "a", 0.1), (2, "a", 0.2)]), "log.1.csv")
+    packed = old.with_suffix(".csv.gz")
+    packed.write_bytes(gzip.compress(old.read_bytes()))
+    new = write(_csv([(3, "a", 0.3), (4, "a", 0.4)]), "log.csv")
+    played = replay(new, packed)
+    assert played.values("a", Signal.GPU_BUSY) == [0.1, 0.2, 0.3, 0.4]
+    assert played.source.name == "log.csv and 1 more"
+
+
+def test_a_slower_file_holds_for_two_of_its_intervals(replay: Replays, write: Writes) -> None:
+    """Then its value is stale, with that as the reason, until it is read again."""
+    fast = write(_csv([(t, "a", 0.5) for t in range(61)]), "fast.csv")
+    slow_times = (0, 10, 20, 50, 60)
+    slow = write(_csv([(t, "a", t) for t in slow_times], "temperature_celsius"), "slow.csv")
+    readings = replay(fast, slow).readings("a")
+    assert len(readings) == 61
+    heat = [reading.get(Signal.TEMPERATURE_CELSIUS) for reading in readings]
+    assert heat[:10] == [0.0] * 10
+    assert heat[20:41] == [20.0] * 21
+    assert heat[41:50] == [None] * 9
+    assert heat[50] == 50.0
+    assert readings[41].missing == {Signal.TEMPERATURE_CELSIUS: Missing.STALE}
+
+
+def test_a_file_with_one_reading_holds_for_none(replay: Replays, write: Writes) -> None:
+    """Nobody knows how often it would have been read."""
+    fast = write(_csv([(t, "a", 0.5) for t in range(3)]), "fast.csv")
+    slow = write(_csv([(1, "a", 60)], "temperature_celsius"), "slow.csv")
+    assert replay(fast, slow).values("a", Signal.TEMPERATURE_CELSIUS) == [None, 60.0, None]
+
+
+@given(
+    first=st.lists(st.integers(0, 50), unique=True, min_size=1),
+    second=st.lists(st.integers(0, 50), unique=True, min_size=1),
+)
+def test_there_is_a_reading_wherever_a_file_has_a_row(
+    tmp_path_factory: pytest.TempPathFactory, first: list[int], second: list[int]
+) -> None:
+    """The readings of a device are the union of the times of all files, each once and in order."""
+    folder = tmp_path_factory.mktemp("union")
+    paths = []
+    for number, (times, column) in enumerate(((first, "gpu_busy"), (second, "power_watts"))):
+        paths.append(folder / f"{number}.csv")
+        paths[-1].write_text(_csv([(t, "a", 1) for t in times], column))
+    source = open_recording(paths, catalogue=built_in())
+    seen = []
+    while (snapshot := source.read()) is not None:
+        seen.append(snapshot.readings["a"].time // 1_000_000_000)
+    source.close()
+    assert seen == sorted({*first, *second})
+
+
+def test_a_row_that_comes_twice_is_one_reading(replay: Replays, write: Writes) -> None:
+    """The later of two lines with one device and time is believed."""
+    played = replay(write(_csv([(1, "a", 0.1), (1, "a", 0.2), (2, "a", 0.3)])))
+    assert played.values("a", Signal.GPU_BUSY) == [0.2, 0.3]
+
+
+def test_a_pipe_is_read_as_a_file(replay: Replays, tmp_path: Path) -> None:
+    """What cannot be read twice is kept in a temporary file."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = _csv([(1, "a", 0.1), (2, "a", 0.2)])
+    writer = threading.Thread(target=pipe.write_text, args=(text,))
+    writer.start()
+    played = replay(pipe)
+    writer.join()
+    assert played.values("a", Signal.GPU_BUSY) == [0.1, 0.2]
+
+
+def test_utf16_is_text(replay: Replays, tmp_path: Path) -> None:
+    """PowerShell's redirection writes it."""
+    path = tmp_path / "log.csv"
+    path.write_bytes(_csv([(1, "a", 0.1)]).encode("utf-16"))
+    assert replay(path).values("a", Signal.GPU_BUSY) == [0.1]
+
+
+def test_a_cut_gzip_is_read_up_to_the_cut(replay: Replays, tmp_path: Path) -> None:
+    """And the warning says at which line it broke off."""
+    text = _csv([(t, "a", random.Random(t).random()) for t in range(5000)])
+    path = tmp_path / "log.csv.gz"
+    path.write_bytes(gzip.compress(text.encode())[:20_000])
+    played = replay(path)
+    assert 100 < len(played.snapshots) < 5000
+    assert "compressed file breaks off here" in played.warnings
+
+
+def test_one_reading_has_an_assumed_interval(replay: Replays, write: Writes) -> None:
+    """A recording of a single poll is still a recording."""
+    played = replay(write(_csv([(1, "a", 0.1), (1, "b", 0.2)])))
+    assert len(played.snapshots) == 1
+    assert "an interval of one second is assumed" in played.warnings
+
+
+def test_readers_stream(tmp_path: Path) -> None:
+    """Ten times the rows need no more memory."""
+    peaks = []
+    for polls in (500, 5000):
+        path = tmp_path / f"{polls}.csv"
+        path.write_text(
+            "timestamp, index, utilization.gpu [%], power.draw [W]\n"
+            + "".join(
+                f"2024/01/31 {k // 3600:02d}:{k // 60 % 60:02d}:{k % 60:02d}.00{d}, {d}, "
+                f"{k % 101} %, {k % 700}.{d}0 W\n"
+                for k in range(polls)
+                for d in range(4)
+            )
+        )
+        tracemalloc.start()
+        source = open_recording([path], catalogue=built_in())
+        count = 0
+        while source.read() is not None:
+            count += 1
+        source.close()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert count == polls
+    assert peaks[1] < 2 * peaks[0] + 1_000_000
+
+
+@given(st.lists(st.integers(1, 10**12), min_size=1, max_size=50), st.integers(1, 60))
+def test_the_median_is_exact_in_memory_and_on_disk(found: list[int], most: int) -> None:
+    """However few gaps may be kept in memory, it is the standard library's median."""
+    gaps = Gaps(most_in_memory=most)
+    for gap in found:
+        gaps.of("all")[gap] += 1
+        gaps.of("other")[1] += 1
+        gaps.settle()
+    middle = statistics.median_low(found) + statistics.median_high(found)
+    assert gaps.median("all") == middle // 2
+    assert gaps.median("other") == 1
+    assert gaps.median("none") is None
+    gaps.close()

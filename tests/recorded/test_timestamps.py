@@ -1,0 +1,67 @@
+"""Timestamps as logs write them."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.telemetry.recorded.timestamps import (
+    parse_calendar,
+    parse_epoch,
+    parse_timestamp,
+)
+
+NOON = 1_706_702_400_000_000_000  # 2024-01-31 12:00 UTC
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2024/01/31 12:00:00.789", NOON + 789_000_000),
+        ("2024/01/31 12:00:00", NOON),
+        ("2024-01-31T12:00:00Z", NOON),
+        ("2024-01-31T12:00:00.123456789Z", NOON + 123_456_789),
+        ("2024-01-31 13:00:00.5+01:00", NOON + 500_000_000),
+        ("2024-01-31T12:00", NOON),
+        ("1706702400", NOON),
+        ("1706702400.5", NOON + 500_000_000),
+        ("1706702400123", NOON + 123_000_000),
+        ("1706702400123456", NOON + 123_456_000),
+        ("1706702400123456789", NOON + 123_456_789),
+        ("1.7067024e9", NOON),
+        ("0", 0),
+        ("57", 57_000_000_000),
+    ],
+)
+def test_each_spelling_is_its_nanosecond(text: str, expected: int) -> None:
+    """Every spelling leads to whole nanoseconds since the epoch, without a zone in UTC."""
+    assert parse_timestamp(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "noon", "31/01/2024 12:00", "2024-13-01", "-1", "nan", "1e99"]
+)
+def test_what_is_no_time_is_refused(text: str) -> None:
+    """Anything else is a ValueError and never some number."""
+    with pytest.raises(ValueError, match=r".+"):
+        parse_timestamp(text)
+
+
+@given(
+    moment=st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1)),  # noqa: DTZ001 - zones below.
+    hours=st.integers(-12, 14),
+)
+def test_iso_times_are_read_back_exactly(moment: datetime, hours: int) -> None:
+    """A time in any zone is the same point as the standard library says, to the microsecond."""
+    zoned = moment.replace(tzinfo=timezone(timedelta(hours=hours)))
+    expected = (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+    assert parse_calendar(zoned.isoformat()) == expected
+
+
+@given(nanosecond=st.integers(0, 4_000_000_000_000_000_000))
+def test_epochs_lose_nothing(nanosecond: int) -> None:
+    """Seconds with nine decimals, and nanoseconds given as such, are exact."""
+    whole, below = divmod(nanosecond, 1_000_000_000)
+    assert parse_epoch(f"{whole}.{below:09d}", 1_000_000_000) == nanosecond
+    assert parse_epoch(str(nanosecond), 1) == nanosecond

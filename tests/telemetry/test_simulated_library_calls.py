@@ -1,0 +1,260 @@
+"""Every function of the simulated library through the real bindings, on every kind of board."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pynvml
+import pytest
+
+from simulated_driver import Bench, simulated_driver
+
+DEVICE_CALLS: dict[str, Callable[[Any], Any]] = {
+    name: getattr(pynvml, name)
+    for name in (
+        *("nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetIndex", "nvmlDeviceGetBrand"),
+        *("nvmlDeviceGetMinorNumber", "nvmlDeviceGetPciInfo", "nvmlDeviceGetArchitecture"),
+        *("nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetNumGpuCores"),
+        *("nvmlDeviceGetBoardId", "nvmlDeviceGetMultiGpuBoard", "nvmlDeviceGetVbiosVersion"),
+        *("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetMemoryBusWidth"),
+        *("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetEncoderUtilization"),
+        *("nvmlDeviceGetDecoderUtilization", "nvmlDeviceGetJpgUtilization"),
+        *("nvmlDeviceGetOfaUtilization", "nvmlDeviceGetEncoderStats"),
+        *("nvmlDeviceGetPowerUsage", "nvmlDeviceGetEnforcedPowerLimit"),
+        *("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerManagementDefaultLimit"),
+        *("nvmlDeviceGetPowerManagementLimitConstraints", "nvmlDeviceGetPowerManagementMode"),
+        *("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPerformanceState"),
+        *("nvmlDeviceGetPowerState", "nvmlDeviceGetSupportedMemoryClocks"),
+        *("nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetCurrentClocksEventReasons"),
+        "nvmlDeviceGetSupportedClocksThrottleReasons",
+        "nvmlDeviceGetSupportedClocksEventReasons",
+        *("nvmlDeviceGetMarginTemperature", "nvmlDeviceGetNumFans", "nvmlDeviceGetFanSpeed"),
+        *("nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetCurrPcieLinkWidth"),
+        *("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth"),
+        *("nvmlDeviceGetGpuMaxPcieLinkGeneration", "nvmlDeviceGetPcieReplayCounter"),
+        *("nvmlDeviceGetPcieSpeed", "nvmlDeviceGetPcieLinkMaxSpeed"),
+        *("nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3"),
+        *("nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
+        "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+        *("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceIsMigDeviceHandle"),
+        *("nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"),
+        *("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", "nvmlDeviceGetAttributes_v2"),
+        *("nvmlGpmQueryDeviceSupport", "nvmlGpmQueryIfStreamingEnabled"),
+        *("nvmlDeviceGetEccMode", "nvmlDeviceGetDefaultEccMode", "nvmlDeviceGetRemappedRows"),
+        *("nvmlDeviceGetRowRemapperHistogram", "nvmlDeviceGetRetiredPagesPendingStatus"),
+        *("nvmlDeviceGetPersistenceMode", "nvmlDeviceGetComputeMode"),
+        *("nvmlDeviceGetAccountingMode", "nvmlDeviceGetDisplayMode"),
+        *("nvmlDeviceGetDisplayActive", "nvmlDeviceGetVirtualizationMode"),
+        *("nvmlDeviceGetNumaNodeId", "nvmlDeviceGetSupportedEventTypes"),
+    )
+} | {
+    "memory 2": lambda h: pynvml.nvmlDeviceGetMemoryInfo(h, version=pynvml.nvmlMemory_v2),
+    "pci ext": lambda h: pynvml.nvmlDeviceGetPciInfoExt(
+        h, ctypes.byref(pynvml.nvmlPciInfoExt_v1_t())
+    ),
+    "clock": lambda h: pynvml.nvmlDeviceGetClockInfo(h, pynvml.NVML_CLOCK_SM),
+    "max clock": lambda h: pynvml.nvmlDeviceGetMaxClockInfo(h, pynvml.NVML_CLOCK_MEM),
+    "clock by id": lambda h: pynvml.nvmlDeviceGetClock(h, 1, pynvml.NVML_CLOCK_ID_CURRENT),
+    "application": lambda h: pynvml.nvmlDeviceGetApplicationsClock(h, 0),
+    "default application": lambda h: pynvml.nvmlDeviceGetDefaultApplicationsClock(h, 0),
+    "boost": lambda h: pynvml.nvmlDeviceGetMaxCustomerBoostClock(h, 0),
+    "graphics clocks": lambda h: pynvml.nvmlDeviceGetSupportedGraphicsClocks(
+        h, pynvml.nvmlDeviceGetMaxClockInfo(h, pynvml.NVML_CLOCK_MEM)
+    ),
+    "temperature": lambda h: pynvml.nvmlDeviceGetTemperature(h, 0),
+    "temperature 1": lambda h: pynvml.nvmlDeviceGetTemperatureV(h, 0),
+    "threshold": lambda h: pynvml.nvmlDeviceGetTemperatureThreshold(h, 1),
+    "fan 2": lambda h: pynvml.nvmlDeviceGetFanSpeed_v2(h, 0),
+    "throughput": lambda h: pynvml.nvmlDeviceGetPcieThroughput(h, 1),
+    "process utilization": lambda h: pynvml.nvmlDeviceGetProcessUtilization(h, 0),
+    "processes": lambda h: pynvml.nvmlDeviceGetProcessesUtilizationInfo(h, 0),
+    "samples": lambda h: pynvml.nvmlDeviceGetSamples(h, pynvml.NVML_TOTAL_POWER_SAMPLES, 0),
+    "fields": lambda h: pynvml.nvmlDeviceGetFieldValues(h, [pynvml.NVML_FI_DEV_ENERGY]),
+    "ecc": lambda h: pynvml.nvmlDeviceGetTotalEccErrors(h, 0, 1),
+    "ecc of memory": lambda h: pynvml.nvmlDeviceGetMemoryErrorCounter(h, 0, 1, 2),
+    "retired": lambda h: pynvml.nvmlDeviceGetRetiredPages(h, 0),
+    "retired 2": lambda h: pynvml.nvmlDeviceGetRetiredPages_v2(h, 1),
+    "mig": lambda h: pynvml.nvmlDeviceGetMigDeviceHandleByIndex(h, 0),
+    "nvlink": lambda h: pynvml.nvmlDeviceGetNvLinkState(h, 0),
+    "nvlink version": lambda h: pynvml.nvmlDeviceGetNvLinkVersion(h, 0),
+    "nvlink capability": lambda h: pynvml.nvmlDeviceGetNvLinkCapability(h, 0, 0),
+    "nvlink peer": lambda h: pynvml.nvmlDeviceGetNvLinkRemotePciInfo(h, 0),
+    "nvlink kind": lambda h: pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(h, 0),
+    "nvlink errors": lambda h: pynvml.nvmlDeviceGetNvLinkErrorCounter(h, 0, 0),
+    "affinity": lambda h: pynvml.nvmlDeviceGetCpuAffinity(h, 2),
+    "affinity scope": lambda h: pynvml.nvmlDeviceGetCpuAffinityWithinScope(h, 2, 0),
+    "memory affinity": lambda h: pynvml.nvmlDeviceGetMemoryAffinity(h, 1, 0),
+    "ancestor": lambda h: pynvml.nvmlDeviceGetTopologyCommonAncestor(h, h),
+    "nearest": lambda h: pynvml.nvmlDeviceGetTopologyNearestGpus(h, pynvml.NVML_TOPOLOGY_NODE),
+    "peer": lambda h: pynvml.nvmlDeviceGetP2PStatus(h, h, 0),
+}
+POLITE = (
+    pynvml.NVMLError_NotSupported,
+    pynvml.NVMLError_NotFound,
+    pynvml.NVMLError_InvalidArgument,
+)
+
+
+def answered(call: Callable[[Any], Any], handle: Any) -> str:
+    """Whether a call gives a value, or how it is refused."""
+    try:
+        call(handle)
+    except POLITE as error:
+        return type(error).__name__
+    return "value"
+
+
+def call_without_a_device(bench: Bench) -> None:
+    """All that is not asked of a device, and pairs of calls that belong together."""
+    gpu = bench.gpu(0)
+    uuid = pynvml.nvmlDeviceGetUUID(gpu)
+    pynvml.nvmlDeviceGetHandleByUUID(uuid.encode())
+    pynvml.nvmlDeviceGetHandleByPciBusId(pynvml.nvmlDeviceGetPciInfo(gpu).busId.encode())
+    pynvml.nvmlErrorString(9)
+    pynvml.nvmlSystemGetNVMLVersion()
+    pynvml.nvmlSystemGetCudaDriverVersion()
+    pynvml.nvmlSystemGetCudaDriverVersion_v2()
+    pynvml.nvmlSystemGetDriverVersion()
+    pynvml.nvmlSystemGetHicVersion()
+    pynvml.nvmlDeviceGetCount()
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        pynvml.nvmlSystemGetProcessName(1)
+    events = pynvml.nvmlEventSetCreate()
+    pynvml.nvmlDeviceRegisterEvents(gpu, pynvml.nvmlEventTypeXidCriticalError, events)
+    with pytest.raises(pynvml.NVMLError_Timeout):
+        pynvml.nvmlEventSetWait_v2(events, 0)
+    pynvml.nvmlEventSetFree(events)
+    sample = pynvml.nvmlGpmSampleAlloc()
+    for take in (
+        lambda: pynvml.nvmlGpmSampleGet(gpu, sample),
+        lambda: pynvml.nvmlGpmMigSampleGet(gpu, 1, sample),
+        lambda: pynvml.nvmlGpmMetricsGet(pynvml.c_nvmlGpmMetricsGet_t(version=1)),
+    ):
+        answered(lambda _, take=take: take(), None)
+    pynvml.nvmlGpmSampleFree(sample)
+
+
+@pytest.fixture(params=["eight-gpu-node", "a100-mig", "l4-pair", "t4-pair"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """A library of each scenario in turn."""
+    with simulated_driver(request.param) as made:
+        yield made
+
+
+def test_the_bindings_reach_every_function(bench: Bench) -> None:
+    """No function of the library is beyond the bindings, nor beyond this file."""
+    call_without_a_device(bench)
+    for call in DEVICE_CALLS.values():
+        answered(call, bench.gpu(0))
+    pynvml.nvmlShutdown()
+    pynvml.nvmlInit()
+    reached = set(pynvml._nvmlGetFunctionPointer_cache)
+    assert set(bench.library.functions) <= reached
+    assert len(bench.library.functions) > 100
+
+
+def test_every_gpu_answers_every_question_politely(bench: Bench) -> None:
+    """A value, or a code that says why there is none: never a crash, never an unknown error."""
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        values = [answered(call, bench.gpu(index)) for call in DEVICE_CALLS.values()]
+        assert values.count("value") > 0.55 * len(values)
+        assert values.count("NVMLError_NotSupported") > 0
+
+
+def test_answers_do_not_depend_on_their_order(bench: Bench) -> None:
+    """What a call answers is the same before and after all the others."""
+    before = {name: answered(call, bench.gpu(0)) for name, call in DEVICE_CALLS.items()}
+    after = {name: answered(DEVICE_CALLS[name], bench.gpu(0)) for name in reversed(before)}
+    assert before == after
+
+
+def unsupported(bench: Bench, handle: Any) -> set[str]:
+    """The questions that a device does not support."""
+    found = {name: answered(call, handle) for name, call in DEVICE_CALLS.items()}
+    return {name for name, answer in found.items() if answer == "NVMLError_NotSupported"}
+
+
+INSTANCES_ONLY = {
+    "nvmlDeviceGetGpuInstanceId",
+    "nvmlDeviceGetComputeInstanceId",
+    "nvmlDeviceGetAttributes_v2",
+    "nvmlDeviceGetNumaNodeId",
+}
+FANS = {"nvmlDeviceGetNumFans", "nvmlDeviceGetFanSpeed", "fan 2"}
+RETIREMENT = {"nvmlDeviceGetRetiredPagesPendingStatus", "retired", "retired 2"}
+NVLINKS = {name for name in DEVICE_CALLS if name.startswith("nvlink")}
+MIG_MODE = {"nvmlDeviceGetMigMode", "mig"}
+STREAMING = {"nvmlGpmQueryIfStreamingEnabled"}
+REMAPPING = {"nvmlDeviceGetRemappedRows", "nvmlDeviceGetRowRemapperHistogram"}
+
+
+def test_what_an_h100_does_not_support() -> None:
+    """Fans and retired pages; everything else is there."""
+    with simulated_driver("eight-gpu-node") as bench:
+        assert unsupported(bench, bench.gpu(0)) == INSTANCES_ONLY | FANS | RETIREMENT
+
+
+def test_what_an_a100_does_not_support() -> None:
+    """GPM is beyond it."""
+    with simulated_driver("a100-mig") as bench:
+        expected = INSTANCES_ONLY | FANS | RETIREMENT | STREAMING
+        assert unsupported(bench, bench.gpu(0)) == expected
+
+
+def test_what_an_l4_does_not_support() -> None:
+    """No GPM, no MIG, no NVLink."""
+    with simulated_driver("l4-pair") as bench:
+        expected = INSTANCES_ONLY | FANS | RETIREMENT | STREAMING | MIG_MODE | NVLINKS
+        assert unsupported(bench, bench.gpu(0)) == expected
+
+
+def test_what_a_t4_does_not_support() -> None:
+    """It retires pages where newer boards remap rows, and has no JPEG engine."""
+    with simulated_driver("t4-pair") as bench:
+        expected = INSTANCES_ONLY | FANS | REMAPPING | STREAMING | MIG_MODE | NVLINKS
+        assert unsupported(bench, bench.gpu(0)) == expected | {"nvmlDeviceGetJpgUtilization"}
+
+
+def test_what_a_gpu_with_instances_does_not_support() -> None:
+    """Utilization, processes' utilization, remapped rows and the core count."""
+    with simulated_driver("a100-mig") as bench:
+        more = unsupported(bench, bench.gpu(5)) - unsupported(bench, bench.gpu(0))
+        assert more == REMAPPING | {
+            "nvmlDeviceGetUtilizationRates",
+            "nvmlDeviceGetEncoderUtilization",
+            "nvmlDeviceGetDecoderUtilization",
+            "nvmlDeviceGetJpgUtilization",
+            "nvmlDeviceGetOfaUtilization",
+            "nvmlDeviceGetEncoderStats",
+            "nvmlDeviceGetNumGpuCores",
+            "process utilization",
+            "processes",
+        }
+
+
+def test_what_an_instance_supports() -> None:
+    """Names, memory, processes, and what it is a part of; nothing of the board's."""
+    with simulated_driver("a100-mig") as bench:
+        supported = DEVICE_CALLS.keys() - unsupported(bench, bench.instance(5, 0))
+        assert supported == {
+            "nvmlDeviceGetName",
+            "nvmlDeviceGetUUID",
+            "nvmlDeviceGetBrand",
+            "nvmlDeviceGetArchitecture",
+            "nvmlDeviceGetCudaComputeCapability",
+            "nvmlDeviceGetMemoryInfo",
+            "memory 2",
+            "nvmlDeviceGetBAR1MemoryInfo",
+            "nvmlDeviceGetComputeRunningProcesses_v2",
+            "nvmlDeviceGetComputeRunningProcesses_v3",
+            "nvmlDeviceGetGraphicsRunningProcesses_v2",
+            "nvmlDeviceGetGraphicsRunningProcesses_v3",
+            "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+            "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+            "nvmlDeviceIsMigDeviceHandle",
+            "nvmlDeviceGetGpuInstanceId",
+            "nvmlDeviceGetComputeInstanceId",
+            "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
+            "nvmlDeviceGetAttributes_v2",
+        }

@@ -1,0 +1,221 @@
+"""Scenarios as files: what comes with the program, and errors that name place and remedy."""
+
+from pathlib import Path
+
+import pytest
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.errors import ScenarioError
+from rightsizer.domain.state import Condition, State
+from rightsizer.domain.workload import Allocator, WorkloadClass, WorkloadKind
+from rightsizer.telemetry.simulated.scenario import Scenario, load_scenario, packaged_scenarios
+from rightsizer.telemetry.simulated.shapes import Bursty, Constant, Diurnal
+
+WHOLE = """\
+name: mine
+seed: 3
+cores: 64
+boards:
+  - {board: H100-SXM5-80GB, count: 2, power_limit_watts: 500, ambient_celsius: 35}
+  - {board: A100-SXM4-80GB, mig: [3g.40gb, 1g.10gb], pcie_width: 8, pcie_generation: 3}
+activities:
+  warm: {residency: 0.5, coverage: 0.5, tensor: 0.2}
+workloads:
+  - name: job
+    kind: slurm
+    class: batch
+    allocator: growing
+    namespace: team
+    gpus: [0, 1]
+    start: "22:30"
+    stop: "06:00"
+    memory_gib: [10, 20]
+    processes: 2
+    load: {shape: bursty, share: 0.5, interval_seconds: 30, level: 0.8}
+    phases:
+      - {activity: warm, state: productive, seconds: 60, jitter_ratio: 0.2,
+         host: {cpu: 0.5, io_pressure: 0.1}, conditions: [no_tensor_cores]}
+      - {activity: collective_spin, state: hidden_stall, between: ["01:00", "02:00"],
+         follows_load: false}
+  - name: service
+    instances: ["2/1"]
+    memory_ratio: 0.9
+    load: {shape: diurnal, peak: "14:30", night_ratio: 0.1}
+    phases: [{activity: request_serving, state: productive}]
+"""
+
+
+def load(tmp_path: Path, text: str) -> Scenario:
+    """The scenario of a text."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(text, encoding="utf-8")
+    return load_scenario(str(file), built_in())
+
+
+def test_these_scenarios_come_with_the_program() -> None:
+    """The names that the documentation and the demonstration use."""
+    assert packaged_scenarios() == (
+        "a100-mig",
+        "eight-gpu-node",
+        "l4-pair",
+        "single-h100",
+        "t4-pair",
+    )
+
+
+@pytest.mark.parametrize("name", packaged_scenarios())
+def test_every_packaged_scenario_loads(name: str) -> None:
+    """Each agrees with the catalogue and is called like its file."""
+    scenario = load_scenario(name, built_in())
+    assert scenario.name == name
+    assert scenario.tasks
+
+
+def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
+    """Boards, places, hours, memory, load and phases arrive as they are written."""
+    scenario = load(tmp_path, WHOLE)
+    assert [slot.board.key for slot in scenario.slots] == ["H100-SXM5-80GB"] * 2 + [
+        "A100-SXM4-80GB"
+    ]
+    assert scenario.slots[1].power_limit_watts == 500.0
+    assert [profile.name for profile in scenario.slots[2].profiles] == ["3g.40gb", "1g.10gb"]
+    assert (scenario.slots[2].pcie_generation, scenario.slots[2].pcie_width) == (3, 8)
+    job, service = scenario.tasks
+    assert (job.workload.key, job.workload.kind) == ("slurm/team/job", WorkloadKind.SLURM)
+    assert (job.workload.workload_class, job.workload.allocator) == (
+        WorkloadClass.BATCH,
+        Allocator.GROWING,
+    )
+    assert [spot.gpu for spot in job.spots] == [0, 1]
+    assert (job.start_seconds, job.stop_seconds) == (22.5 * 3600.0, 6 * 3600.0)
+    assert [plan.last_bytes for plan in job.memory] == [20 * 2.0**30] * 2
+    assert job.shape == Bursty(0.8, 0.5, 30.0)
+    assert service.shape == Diurnal(peak_seconds=14.5 * 3600.0, share=0.6, night_ratio=0.1)
+    assert (service.spots[0].gpu, service.spots[0].instance) == (2, 1)
+
+
+def test_phases_arrive_as_they_are_written(tmp_path: Path) -> None:
+    """A phase has its activity, its truth, its episode and its marks on the host."""
+    first, second = load(tmp_path, WHOLE).tasks[0].phases
+    assert (first.activity.tensor, first.state, first.jitter_ratio) == (0.2, State.PRODUCTIVE, 0.2)
+    assert (first.host.cpu, first.host.io_pressure) == (0.5, 0.1)
+    assert first.conditions == {Condition.NO_TENSOR_CORES}
+    assert second.between == (3600.0, 7200.0)
+    assert not second.follows_load
+
+
+def test_memory_by_ratio_is_of_the_instance(tmp_path: Path) -> None:
+    """0.9 of a tenth-sized instance is not 0.9 of the GPU."""
+    (plan,) = load(tmp_path, WHOLE).tasks[1].memory
+    assert 8 * 2**30 < plan.first_bytes < 10 * 2**30
+
+
+def test_a_job_on_one_gpu_has_nobody_to_talk_to(tmp_path: Path) -> None:
+    """The same activity sends over NVLink from two GPUs, and not from one."""
+    pair = load(tmp_path, WHOLE).tasks[0].phases[1].activity
+    alone = load(tmp_path, WHOLE.replace("gpus: [0, 1]", "gpus: [0]")).tasks[0].phases[1].activity
+    assert pair.nvlink_transmit > 0.0
+    assert alone.nvlink_transmit == 0.0
+
+
+def test_the_least_that_a_scenario_needs(tmp_path: Path) -> None:
+    """A board and a name are enough; the rest has defaults."""
+    scenario = load(tmp_path, "name: least\nboards: [{board: L4}]\n")
+    assert (len(scenario.slots), scenario.tasks) == (1, ())
+
+
+def test_a_constant_load_is_the_default(tmp_path: Path) -> None:
+    """A workload without a load shape is busy all the time."""
+    text = WHOLE.replace('    load: {shape: diurnal, peak: "14:30", night_ratio: 0.1}\n', "")
+    assert load(tmp_path, text).tasks[1].shape == Constant()
+
+
+def test_a_time_of_day_needs_no_quotes(tmp_path: Path) -> None:
+    """YAML reads 22:30 as a number of base sixty; it is a time all the same."""
+    assert load(tmp_path, WHOLE.replace('"22:30"', "22:30")).tasks[0].start_seconds == 81000.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("H100-SXM5-80GB", "H100-SXM9", "mine.yaml:5:6: boards.0.board: board 'H100-SXM9'"),
+        ("count: 2", "count: 0", "mine.yaml:5:29: boards.0.count: is 0; it must be at least 1"),
+        ("count: 2", "count: 2.5", "is 2.5; it must be a whole number"),
+        ("count: 2", "count: many", "must be a number, not 'many'"),
+        ("count: 2", "count: 64", "65 GPUs are more than a node has; at most 64"),
+        ("power_limit_watts: 500", "power_limit_watts: 9000", "at least 210 and at most 700"),
+        ("3g.40gb", "3g.99gb", "'3g.99gb' is not a MIG profile of A100-SXM4-80GB; known: 1g.10gb"),
+        ("mig: [3g.40gb", "mig: [7g.80gb, 3g.40gb", "the profiles take 157% of the compute"),
+        ("gpus: [0, 1]", "gpus: [0, 7]", "'7' is not a GPU of this node; it has 0 to 2"),
+        ("gpus: [0, 1]", "gpus: 0", "job_gpus: must be a list"),
+        ("gpus: [0, 1]", "gpus: [2]", "GPU 2 is cut into MIG instances; hold them by 'instances'"),
+        ("gpus: [0, 1]", "gpus: []", "holds nothing; add 'gpus: [0]'"),
+        ('"2/1"', '"2/5"', "'2/5' is not an instance; GPU 2 has 2, write the first as '2/0'"),
+        ('"2/1"', '"x/0"', "'x/0' is not a GPU of this node"),
+        ("shape: bursty", "shape: burst", "'burst' is not a load shape; one of: constant, bursty"),
+        ("state: hidden_stall", "state: stall", "'stall' is unknown; one of: unknown, idle_empty"),
+        ("state: hidden_stall", "state: hiden_stall", "did you mean 'hidden_stall'?"),
+        ("activity: warm", "activity: wram", "'wram' is not an activity; known: matrix_training"),
+        ("tensor: 0.2", "tensor: 2", "is 2; it must be at least 0 and at most 1"),
+        ("tensor: 0.2", "tensr: 0.2", "did you mean 'tensor'?"),
+        ("class: batch", "class: bach", "did you mean 'batch'?"),
+        ('"22:30"', '"25:00"', "'25:00' is not a time of day; the last is \"24:00\""),
+        ('"22:30"', "later", "'later' is not a time of day; write it like \"13:30\""),
+        ('["01:00", "02:00"]', '["01:00"]', "must be a start and a stop"),
+        ("memory_gib: [10, 20]", "memory_gib: 90", "it must be at least 0 and at most 79"),
+        ("memory_gib: [10, 20]", "memory_gib: [1, 2, 3]", "must be a number or two numbers"),
+        ("memory_gib: [10, 20]", "processes: 1", "needs either 'memory_gib' or 'memory_ratio'"),
+        ("name: mine", "nam: mine", "did you mean 'name'?"),
+        ("name: mine\n", "", "'name' is missing; add it as a text"),
+        ("name: mine", "name: 7", "must be a text; put it in quotes"),
+        ("phases: [{activity: request_serving, state: productive}]", "phases: []", "needs a phase"),
+        ("state: productive}]", "{]", "a scenario is a YAML mapping"),
+    ],
+)
+def test_a_fault_is_named_with_its_place_and_remedy(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    """Each message starts with file, line and column and says what to do."""
+    assert old in WHOLE
+    text = WHOLE.replace(old, new, 1) if "processes" not in new else _without_memory(old)
+    with pytest.raises(ScenarioError) as caught:
+        load(tmp_path, text)
+    assert str(caught.value).startswith("mine.yaml:")
+    assert message.replace("job_gpus", "workloads.0.gpus") in str(caught.value)
+
+
+def _without_memory(line: str) -> str:
+    return WHOLE.replace(f"    {line}\n", "", 1)
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "", "just words"])
+def test_something_else_is_no_scenario(tmp_path: Path, text: str) -> None:
+    """A list, nothing at all, and plain words are refused."""
+    with pytest.raises(ScenarioError, match="must be a mapping of keys"):
+        load(tmp_path, text)
+
+
+def test_a_board_is_needed(tmp_path: Path) -> None:
+    """A node without a GPU has nothing to simulate."""
+    with pytest.raises(ScenarioError, match="needs at least one board; add 'boards:"):
+        load(tmp_path, "name: none\n")
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    """A misspelled scenario shows what there is."""
+    with pytest.raises(ScenarioError, match="neither packaged nor a file; packaged: a100-mig"):
+        load_scenario("eight-gpu-nod", built_in())
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """A path that leads nowhere is told as such."""
+    with pytest.raises(ScenarioError, match=r"gone\.yaml cannot be read: No such file"):
+        load_scenario(str(tmp_path / "gone.yaml"), built_in())
+
+
+def test_a_binary_file_is_refused(tmp_path: Path) -> None:
+    """Bytes that are no text are told as such."""
+    file = tmp_path / "binary.yaml"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ScenarioError, match="is not text; save it as UTF-8"):
+        load_scenario(str(file), built_in())

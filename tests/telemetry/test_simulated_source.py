@@ -1,0 +1,206 @@
+"""Snapshots from the model: what the live source would say, without a driver between."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import State
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.edge.clock import FastClock
+from rightsizer.telemetry.live import LiveSettings, LiveSource
+from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.simulated.host import ScenarioHost
+from rightsizer.telemetry.simulated.library import SimulatedLibrary
+from rightsizer.telemetry.simulated.owners import ScenarioOwners
+from rightsizer.telemetry.simulated.scenario import load_scenario, packaged_scenarios
+from rightsizer.telemetry.simulated.source import SimulatedSource
+from simulated_driver import MIDNIGHT, hour, node_of
+
+SECOND = NANOSECONDS_PER_SECOND
+STEADY = {"single-h100": 9.1, "eight-gpu-node": 11.5, "a100-mig": 12.0, "l4-pair": 12.0}
+
+
+def source_of(name: str, hours: float, interval: float = 1.0) -> SimulatedSource:
+    """A source of a packaged scenario from a time of its day on."""
+    return SimulatedSource(
+        load_scenario(name, built_in()),
+        built_in(),
+        start=hour(hours),
+        interval=round(interval * SECOND),
+        duration=None,
+    )
+
+
+def next_of(source: SimulatedSource) -> Snapshot:
+    """The next snapshot of a source without an end."""
+    snapshot = source.read()
+    assert snapshot is not None
+    return snapshot
+
+
+@pytest.fixture(params=packaged_scenarios())
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Snapshot, Snapshot]]:
+    """The second snapshots of the live source over the library, and of the model itself."""
+    name = request.param
+    start = hour(STEADY.get(name, 10.0))
+    scenario = load_scenario(name, built_in())
+    node, clock = node_of(name, start), FastClock(start)
+    use_library(SimulatedLibrary(node, clock.wall_time))
+    live = LiveSource(
+        clock=clock,
+        interval=SECOND,
+        settings=LiveSettings(deadline_seconds=30.0),
+        catalogue=built_in(),
+        owners=ScenarioOwners(node),
+        host=ScenarioHost(node, clock.wall_time),
+        sysfs=Path("/nonexistent"),
+    )
+    model = SimulatedSource(scenario, built_in(), start=start, interval=SECOND, duration=None)
+    try:
+        live.read()
+        next_of(model)
+        clock.wait_until(start + SECOND, Event())
+        yield live.read(), next_of(model)
+    finally:
+        live.close()
+        use_library(None)
+
+
+def test_both_ways_list_the_same_devices(pair: tuple[Snapshot, Snapshot]) -> None:
+    """Every fact of a device agrees, but for the NUMA node, which is the kernel's to say."""
+    live, model = pair
+    assert live.devices == tuple(replace(device, numa_node=None) for device in model.devices)
+
+
+def test_both_ways_give_the_same_signals(pair: tuple[Snapshot, Snapshot]) -> None:
+    """The same values are there, the same are missing, and for the same reasons."""
+    live, model = pair
+    assert live.readings.keys() == model.readings.keys()
+    for uuid, reading in model.readings.items():
+        assert live.readings[uuid].values.keys() == reading.values.keys()
+        assert dict(live.readings[uuid].missing) == dict(reading.missing)
+
+
+def test_both_ways_read_the_same_values(pair: tuple[Snapshot, Snapshot]) -> None:
+    """Sampled signals agree to the driver's last digit, averaged ones but for sensor noise."""
+    live, model = pair
+    for uuid, reading in model.readings.items():
+        for signal, value in reading.values.items():
+            found = live.readings[uuid].values[signal]
+            assert found == pytest.approx(value, rel=0.05, abs=1e-6), signal
+
+
+def test_both_ways_see_the_same_holders(pair: tuple[Snapshot, Snapshot]) -> None:
+    """Processes, holdings and the host's own signals are the same."""
+    live, model = pair
+    assert live.holdings == model.holdings
+    assert live.host == model.host
+    for uuid, reading in model.readings.items():
+        assert live.readings[uuid].processes == reading.processes
+
+
+def test_times_go_by_the_interval() -> None:
+    """Snapshots are an interval apart on both clocks, from the start on."""
+    source = source_of("single-h100", 3.0, 10.0)
+    times = [next_of(source).wall_time for _ in range(3)]
+    assert times == [hour(3.0), hour(3.0) + 10 * SECOND, hour(3.0) + 20 * SECOND]
+    snapshot = next_of(source)
+    assert (snapshot.time, snapshot.interval) == (snapshot.wall_time, 10 * SECOND)
+
+
+def test_a_source_without_a_start_begins_on_a_fixed_monday() -> None:
+    """So that two runs are the same."""
+    scenario = load_scenario("single-h100", built_in())
+    source = SimulatedSource(scenario, built_in(), interval=SECOND, duration=None)
+    assert next_of(source).wall_time == MIDNIGHT
+
+
+def test_a_source_ends_after_its_duration() -> None:
+    """Three intervals give three snapshots; afterwards there are no more."""
+    scenario = load_scenario("single-h100", built_in())
+    source = SimulatedSource(scenario, built_in(), interval=10 * SECOND, duration=30 * SECOND)
+    assert [source.read() is not None for _ in range(5)] == [True] * 3 + [False] * 2
+    source.close()
+
+
+def test_two_sources_give_the_same_bytes() -> None:
+    """Every value of every snapshot is equal."""
+    one, other = (source_of("eight-gpu-node", 11.0, 60.0) for _ in range(2))
+    for _ in range(20):
+        assert next_of(one) == next_of(other)
+
+
+def test_a_source_tells_its_name() -> None:
+    """People see which scenario it is."""
+    assert source_of("t4-pair", 0.0).name == "simulated (t4-pair)"
+
+
+def test_readings_carry_the_pressure_of_their_owner() -> None:
+    """A data loader's CPU pressure is on its own GPU, not on its neighbors'."""
+    snapshot = next_of(source_of("eight-gpu-node", 9.0))
+    pressure = [
+        snapshot.readings[device.uuid].get(Signal.CPU_PRESSURE) for device in snapshot.devices
+    ]
+    assert pressure[5] == 0.45
+    assert pressure[0] == 0.0
+    assert snapshot.host[Signal.CPU_PRESSURE] == 0.45
+
+
+def test_an_empty_gpu_has_no_owner_and_no_pressure() -> None:
+    """Without a process there is nobody whose host signals could be read."""
+    snapshot = next_of(source_of("eight-gpu-node", 3.0))
+    uuid = snapshot.devices[7].uuid
+    assert snapshot.readings[uuid].processes == ()
+    assert snapshot.readings[uuid].get(Signal.CPU_PRESSURE) is None
+    assert uuid not in snapshot.holdings
+
+
+def test_an_instance_has_no_activity_without_profiling() -> None:
+    """On an A100 an instance's utilization is not supported, and never 0."""
+    snapshot = next_of(source_of("a100-mig", 12.0))
+    instance = next(device for device in snapshot.devices if device.mig)
+    reading = snapshot.readings[instance.uuid]
+    for signal in (Signal.GPU_BUSY, Signal.SM_ACTIVE, Signal.POWER_WATTS):
+        assert reading.get(signal) is None
+        assert reading.why_missing(signal) is Missing.NOT_SUPPORTED
+    assert reading.get(Signal.MEMORY_USED_BYTES)
+    assert reading.get(Signal.PROCESS_COUNT) == 1.0
+
+
+def test_owners_and_holdings_agree() -> None:
+    """Both GPUs of the stalled job are held by one workload."""
+    source = source_of("eight-gpu-node", 12.0)
+    snapshot = next_of(source)
+    owners = ScenarioOwners(source.node)
+    held = [snapshot.holdings[snapshot.devices[index].uuid] for index in (2, 3)]
+    assert held[0] == held[1]
+    (holding,) = held[0]
+    assert holding.share_ratio == 1.0
+    (process,) = snapshot.readings[snapshot.devices[2].uuid].processes or ()
+    assert owners.workload_of(process.pid) == holding.workload
+    assert owners.workload_of(7) is None
+
+
+def test_the_host_of_strange_processes_is_unknown() -> None:
+    """A process that is none of the scenario's has no signals."""
+    node = node_of("eight-gpu-node")
+    host = ScenarioHost(node, lambda: hour(9.0))
+    assert host.owner([7]) == {}
+    (process,) = node.processes(node.units[5].device.uuid, hour(9.0))
+    assert host.owner([process.pid])[Signal.CPU] == 0.99
+    assert host.node()[Signal.CPU_PRESSURE] == 0.45
+
+
+def test_truth_is_at_hand_for_evaluations() -> None:
+    """The source's node tells what each snapshot should be taken for."""
+    source = source_of("eight-gpu-node", 12.0)
+    snapshot = next_of(source)
+    state, _ = source.node.truth(snapshot.devices[2].uuid, snapshot.wall_time)
+    assert state is State.HIDDEN_STALL
