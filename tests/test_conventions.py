@@ -48,8 +48,11 @@ def _texts() -> Iterator[tuple[str, str]]:
     names = answer.stdout.split("\0") if answer.returncode == 0 else map(_name, ROOT.rglob("*"))
     for name in names:
         file = ROOT / name
-        if file.is_file() and file != Path(__file__) and not name.startswith(".venv/"):
-            yield name, file.read_text(encoding="utf-8", errors="ignore")
+        if not file.is_file() or file == Path(__file__) or name.startswith(".venv/"):
+            continue
+        data = file.read_bytes()
+        if b"\0" not in data:  # A picture says nothing in words.
+            yield name, data.decode(errors="ignore")
 
 
 def _modules() -> Iterator[ModuleType]:

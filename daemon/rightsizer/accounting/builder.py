@@ -131,7 +131,10 @@ class WindowBuilder:
             self._compute_at_least.add(entry.compute_at_least, entry.duration)
 
     def _demand(self, resource: Resource) -> Histogram:
-        return self._demands.setdefault(resource, Histogram())
+        found = self._demands.get(resource)
+        if found is None:
+            found = self._demands[resource] = Histogram()
+        return found
 
     def _combine(self, window: Window, sign: int) -> None:
         _combine_counts(self._states, window.states, sign)

@@ -124,18 +124,20 @@ def _hardware_slowdown(
 def _link_degraded(
     signals: Signals, device: Device, _: Allocator, settings: ConditionSettings
 ) -> bool:
-    width, generation = (
-        signals.get(Signal.PCIE_LINK_WIDTH),
-        signals.get(Signal.PCIE_LINK_GENERATION),
-    )
-    narrow = bool(width and device.pcie_width_maximum and width < device.pcie_width_maximum)
-    slow = bool(
-        generation
-        and device.pcie_generation_maximum
-        and generation < device.pcie_generation_maximum
-        and signals.get(Signal.GPU_BUSY, 0.0) >= settings.load_busy_ratio
-    )
-    return narrow or slow
+    """Against what device and slot allow together; the board alone may promise more."""
+    width_now, width = signals.get(Signal.PCIE_LINK_WIDTH), _stated(device, "pcie_width_maximum")
+    generation_now = signals.get(Signal.PCIE_LINK_GENERATION)
+    generation = _stated(device, "pcie_generation_maximum")
+    is_loaded = signals.get(Signal.GPU_BUSY, 0.0) >= settings.load_busy_ratio
+    is_narrow = bool(width_now and width and width_now < width)
+    is_slow = bool(generation_now and generation and generation_now < generation)
+    return is_narrow or (is_slow and is_loaded)
+
+
+def _stated(device: Device, name: str) -> float | None:
+    """A capacity that is no assumption."""
+    value: float | None = None if name in device.assumed else getattr(device, name)
+    return value
 
 
 def _near_out_of_memory(

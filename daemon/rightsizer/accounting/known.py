@@ -36,7 +36,13 @@ def from_text(text: str) -> KnownDevice:
         facts, holder = form["device"], form["holder"]
         mig = facts["mig"]
         return KnownDevice(
-            device=Device(**facts | {"mig": None if mig is None else MigInstance(**mig)}),
+            device=Device(
+                **facts
+                | {
+                    "mig": None if mig is None else MigInstance(**mig),
+                    "assumed": tuple(facts.get("assumed", ())),
+                }
+            ),
             holder=None if holder is None else _workload(holder),
             held_since=form["held_since"],
         )

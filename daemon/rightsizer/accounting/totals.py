@@ -1,6 +1,7 @@
 """Counters of each device since the agent, or the recording, began; they only grow."""
 
 from collections import Counter
+from typing import Final
 
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.histogram import Histogram
@@ -10,6 +11,8 @@ from rightsizer.domain.state import Cause, Condition, State
 from rightsizer.domain.units import Nanoseconds, Unit, seconds
 
 __all__ = ["RunningTotals"]
+
+_RATIOS: Final = frozenset(signal for signal, each in SIGNALS.items() if each.unit is Unit.RATIO)
 
 
 class RunningTotals:
@@ -31,8 +34,8 @@ class RunningTotals:
         for condition in entry.conditions:
             self._conditions[condition] += duration
         for signal, value in entry.signals.items():
-            if SIGNALS[signal].unit is Unit.RATIO:
-                self._distributions.setdefault(signal, Histogram()).add(value, duration)
+            if signal in _RATIOS:
+                self._distribution(signal).add(value, duration)
         if entry.used_ratio is not None:
             self._add_waste(entry, entry.used_ratio)
 
@@ -52,6 +55,12 @@ class RunningTotals:
     def accounted(self) -> Nanoseconds:
         """All the time that has a state."""
         return self._states.total()
+
+    def _distribution(self, signal: Signal) -> Histogram:
+        found = self._distributions.get(signal)
+        if found is None:
+            found = self._distributions[signal] = Histogram()
+        return found
 
     def _add_waste(self, entry: Entry, used_ratio: float) -> None:
         length, joules = seconds(entry.duration), entry.energy_joules or 0.0

@@ -52,6 +52,9 @@ class Device:
     achievable_bandwidth_ratio: float = 0.8
     """What a good stream reaches of the memory bandwidth; the catalogue's where it has one."""
 
+    assumed: tuple[str, ...] = ()
+    """Names of the capacities that nobody stated and the catalogue's figures stand in for."""
+
     @property
     def capacity_ratio(self) -> float:
         """1 for a GPU, the compute share for a MIG instance."""

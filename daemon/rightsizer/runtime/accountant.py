@@ -103,6 +103,10 @@ class Accountant:
             )
 
     def _make_gauges(self, snapshot: Snapshot) -> None:
+        present = {device.uuid for device in snapshot.devices}
+        self._last_sample = {
+            uuid: time for uuid, time in self._last_sample.items() if uuid in present
+        }
         self._gauges_due = snapshot.time + self._gauges_every
         self._gauges = {
             device.uuid: (

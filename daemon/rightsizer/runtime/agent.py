@@ -107,7 +107,7 @@ class Agent:
             self.stop()
 
     def stop(self) -> None:
-        """Stop everything, the history written."""
+        """Write the history first, then stop everything; no job is waited for."""
         self._notifier.stopping()
         self.jobs.stop()
         self.jobs.run("flush")

@@ -41,7 +41,7 @@ class Chores:
         self._accountant, self._storage, self._clock = accountant, storage, clock
         self._ledger, self._rules, self._sink = ledger, rules, sink
         self._retention: Nanoseconds = nanoseconds(retention_seconds)
-        self._lock = threading.Lock()
+        self._lock, self._flushing = threading.Lock(), threading.Lock()
         self._log = structlog.get_logger(component="recommender")
         self._judgements: tuple[Judgement, ...] = ()
         self.counts: Counter[str] = Counter({"history_writes": 0, "history_write_failures": 0})
@@ -90,13 +90,14 @@ class Chores:
 
     def flush(self) -> None:
         """Write what was accounted for since the last flush, and what is still running."""
-        closed, running, devices = self._accountant.take_windows()
-        try:
-            if self._storage.save_windows(closed, running, devices):
-                self.counts["history_writes"] += 1
-        except HistoryError:
-            self.counts["history_write_failures"] += 1
-            raise
+        with self._flushing:
+            closed, running, devices = self._accountant.take_windows()
+            try:
+                if self._storage.save_windows(closed, running, devices):
+                    self.counts["history_writes"] += 1
+            except HistoryError:
+                self.counts["history_write_failures"] += 1
+                raise
 
     def prune(self) -> None:
         """Roll old windows up into hours, and forget those beyond the retention."""

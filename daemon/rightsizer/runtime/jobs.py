@@ -79,9 +79,9 @@ class Jobs:
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Stop after the runs that are under way."""
+        """Start no more runs; those under way end by themselves, within their own timeouts."""
         if self._scheduler.running:
-            self._scheduler.shutdown(wait=True)
+            self._scheduler.shutdown(wait=False)
 
     def run(self, name: str) -> None:
         """Run a job now, in this thread; a failure is logged and counted, never raised."""

@@ -146,6 +146,7 @@ def _device_form(summary: DeviceSummary) -> dict[str, Any]:
         "index": device.index,
         "name": device.name or None,
         "tier": str(window.tier),
+        "assumed": list(device.assumed),
         "seconds": seconds(window.accounted),
         "states": {str(state): seconds(time) for state, time in sorted(window.states.items())},
         "conditions": {

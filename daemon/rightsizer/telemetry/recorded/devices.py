@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
@@ -57,20 +58,23 @@ def completed(device: Device, board: Board) -> Device:
     if device.board is not None:
         return device
     share = 1.0 if device.mig is None else device.mig.memory_share
+    figures: dict[str, Any] = {
+        "architecture": board.architecture,
+        "memory_total_bytes": board.memory_bytes * share,
+        "power_limit_watts": board.power_limit_watts,
+        "sm_clock_maximum_hertz": board.sm_clock_maximum_hertz,
+        "pcie_generation_maximum": board.pcie_generation,
+        "pcie_width_maximum": board.pcie_width,
+        "nvlink_bytes_per_second": board.nvlink_bytes_per_second or None,
+    }
+    assumed = {name: figure for name, figure in figures.items() if not getattr(device, name)}
     return replace(
         device,
         board=board.key,
-        architecture=device.architecture or board.architecture,
-        memory_total_bytes=device.memory_total_bytes or board.memory_bytes * share,
-        power_limit_watts=device.power_limit_watts or board.power_limit_watts,
-        sm_clock_maximum_hertz=device.sm_clock_maximum_hertz or board.sm_clock_maximum_hertz,
-        pcie_generation_maximum=device.pcie_generation_maximum or board.pcie_generation,
-        pcie_width_maximum=device.pcie_width_maximum or board.pcie_width,
-        nvlink_bytes_per_second=device.nvlink_bytes_per_second
-        or board.nvlink_bytes_per_second
-        or None,
         achievable_compute_ratio=board.achievable_compute_ratio,
         achievable_bandwidth_ratio=board.achievable_bandwidth_ratio,
+        assumed=(*device.assumed, *assumed),
+        **assumed,
     )
 
 

@@ -105,7 +105,13 @@ def _encode_device(device: Device) -> dict[str, Any]:
 
 def _decode_device(fields: Mapping[str, Any]) -> Device:
     mig = fields.get("mig")
-    return Device(**{**fields, "mig": None if mig is None else MigInstance(**mig)})
+    return Device(
+        **{
+            **fields,
+            "mig": None if mig is None else MigInstance(**mig),
+            "assumed": tuple(fields.get("assumed", ())),
+        }
+    )
 
 
 def _encode_columns(reading: Reading) -> list[Any]:
