@@ -30,13 +30,13 @@ class BooksSettings:
         help="The least time that a reading may be away before it is a gap.",
         unit="seconds",
         minimum=0,
-        source="design 5.2",
+        source="docs/definitions.md, states",
     )
     gap_intervals: float = setting(
         3.0,
         help="The usual intervals that a reading may be away before it is a gap.",
         minimum=1,
-        source="design 5.2",
+        source="docs/definitions.md, states",
     )
     signals: SignalSettings = field(default_factory=SignalSettings)
     power: PowerSettings = field(default_factory=PowerSettings)

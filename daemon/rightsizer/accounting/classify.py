@@ -34,12 +34,12 @@ class ClassifySettings:
     active_ratio: float = _ratio(
         0.01,
         "Share of any engine's time from which on a device does something.",
-        "design 5.2; recommending 3: u < 1 %",
+        "docs/definitions.md, states",
     )
     active_sm_ratio: float = _ratio(
         0.005,
         "SM activity from which on a device does something.",
-        "recommending 3: execution idle",
+        "docs/definitions.md, sources: execution idle",
     )
     active_traffic_ratio: float = _ratio(
         0.05,
@@ -47,68 +47,84 @@ class ClassifySettings:
         "above the idle noise of profiling counters",
     )
     empty_memory_ratio: float = _ratio(
-        0.01, "Memory in use below which nobody holds the device.", "design 5.2"
+        0.01, "Memory in use below which nobody holds the device.", "docs/definitions.md, states"
     )
     empty_memory_bytes: float = setting(
         512 * _MEBIBYTE,
         help="The same as a size; the larger of the two counts.",
         unit="bytes",
         minimum=0,
-        source="design 5.2",
+        source="docs/definitions.md, states",
     )
     stall_busy_ratio: float = _ratio(
-        0.8, "Busy share of a hidden stall.", "design 5.2; NVIDIA/nccl#968"
+        0.8, "Busy share of a hidden stall.", "docs/definitions.md, states; NVIDIA/nccl#968"
     )
     stall_power_ratio: float = _ratio(
-        0.25, "Power below which a busy device does no work.", "design 5.2; recommending 1.1"
+        0.25,
+        "Power below which a busy device does no work.",
+        "docs/definitions.md, states; NVIDIA/nccl#968",
     )
     stall_pipe_ratio: float = _ratio(
-        0.02, "Activity of every pipe below which a busy device does no work.", "design 5.2"
+        0.02,
+        "Activity of every pipe below which a busy device does no work.",
+        "docs/definitions.md, states",
     )
     stall_dram_ratio: float = _ratio(
-        0.05, "Memory traffic below which a busy device does no work.", "design 5.2"
+        0.05,
+        "Memory traffic below which a busy device does no work.",
+        "docs/definitions.md, states",
     )
     stall_busy_alone_ratio: float = _ratio(
         0.98,
         "Busy share that shows a hidden stall by itself where no profiling counters are.",
-        "design 5.2",
+        "docs/definitions.md, states",
     )
     stall_memory_controller_ratio: float = _ratio(
         0.25,
         "Memory controller time from which on a busy device at low power is not stalled; it "
         "decodes at low clocks.",
-        "recommending 8: an HBM-bound decode at low clocks can look like a stall",
+        "docs/definitions.md, sources: an HBM-bound decode at low clocks can look like a stall",
     )
     link_ratio: float = _ratio(
-        0.6, "Share of a PCIe direction that limits.", "design 5.2; recommending 3"
+        0.6, "Share of a PCIe direction that limits.", "docs/definitions.md, states"
     )
     link_pipe_ratio: float = _ratio(
-        0.3, "Pipe activity from which on PCIe is not what limits.", "recommending 3: sm < 0.3"
+        0.3,
+        "Pipe activity from which on PCIe is not what limits.",
+        "docs/definitions.md, sources: sm < 0.3",
     )
     dram_ratio: float = _ratio(
-        0.65, "Memory traffic that limits, whatever the pipes do.", "design 5.2"
+        0.65, "Memory traffic that limits, whatever the pipes do.", "docs/definitions.md, states"
     )
     dram_alone_ratio: float = _ratio(
-        0.5, "Memory traffic that limits where no pipe does.", "design 5.2; KempnerPulse"
+        0.5,
+        "Memory traffic that limits where no pipe does.",
+        "docs/definitions.md, states; KempnerPulse",
     )
-    pipe_ratio: float = _ratio(0.5, "Activity of a pipe that limits.", "design 5.2")
+    pipe_ratio: float = _ratio(
+        0.5, "Activity of a pipe that limits.", "docs/definitions.md, states"
+    )
     launch_busy_ratio: float = _ratio(
-        0.5, "Busy share of a device bound by launches.", "recommending 6.2: gr >= 0.5"
+        0.5, "Busy share of a device bound by launches.", "docs/definitions.md, sources: gr >= 0.5"
     )
     launch_sm_ratio: float = _ratio(
-        0.25, "SM activity below which a busy device waits for launches.", "design 5.2"
+        0.25,
+        "SM activity below which a busy device waits for launches.",
+        "docs/definitions.md, states",
     )
     gap_busy_ratio: float = _ratio(
-        0.7, "Busy share below which a device has gaps.", "recommending 3: u < 0.7"
+        0.7, "Busy share below which a device has gaps.", "docs/definitions.md, sources: u < 0.7"
     )
     io_pressure_ratio: float = _ratio(
-        0.2, "I/O pressure that explains gaps.", "recommending 6.2: PSI 20 %"
+        0.2, "I/O pressure that explains gaps.", "docs/definitions.md, sources: PSI 20 %"
     )
     cpu_pressure_ratio: float = _ratio(
-        0.2, "CPU pressure that explains gaps.", "recommending 6.2: PSI 20 %"
+        0.2, "CPU pressure that explains gaps.", "docs/definitions.md, sources: PSI 20 %"
     )
     cpu_ratio: float = _ratio(
-        0.9, "CPU use of the quota that explains gaps.", "recommending 3: 90 % of quota"
+        0.9,
+        "CPU use of the quota that explains gaps.",
+        "docs/definitions.md, sources: 90 % of quota",
     )
     second_cause_score: float = _ratio(
         0.25, "Score from which on another state is named as second cause.", "half a match"

@@ -31,7 +31,7 @@ class ConditionSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="recommending 3: u > 0.5",
+        source="docs/definitions.md, sources: u > 0.5",
     )
     throttle_clock_ratio: float = setting(
         0.9,
@@ -39,7 +39,7 @@ class ConditionSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="recommending 3: clk/clk_max < 0.9",
+        source="docs/definitions.md, sources: clk/clk_max < 0.9",
     )
     load_busy_ratio: float = setting(
         0.1,
@@ -47,7 +47,7 @@ class ConditionSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="telemetry 5, trap 14",
+        source="NVSentinel#890: idle GPUs lower their PCIe generation",
     )
     near_out_of_memory_ratio: float = setting(
         0.95,
@@ -55,7 +55,7 @@ class ConditionSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="recommending 3: mem >= 0.95",
+        source="docs/definitions.md, sources: mem >= 0.95",
     )
     no_tensor_sm_ratio: float = setting(
         0.5,
@@ -63,7 +63,7 @@ class ConditionSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="recommending 3",
+        source="docs/definitions.md, sources",
     )
     no_tensor_fp32_ratio: float = setting(
         0.2,
@@ -71,7 +71,7 @@ class ConditionSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="recommending 3",
+        source="docs/definitions.md, sources",
     )
     no_tensor_ratio: float = setting(
         0.02,
@@ -79,7 +79,7 @@ class ConditionSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="recommending 3",
+        source="docs/definitions.md, sources",
     )
 
 

@@ -1,7 +1,7 @@
 """What is needed now: demand with the past fading, at two speeds.
 
 The larger of P99 with a half-life of 6 hours and P97 with one of 72 hours sits on the knee of
-slack against violations on a production trace (recommending 4.1).
+slack against violations on a production trace (docs/definitions.md, sources).
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class DecaySettings:
         help="Half-life of the quick memory.",
         unit="seconds",
         minimum=60,
-        source="recommending 4.1",
+        source="docs/definitions.md, sources",
     )
     fast_quantile_ratio: float = setting(
         0.99,
@@ -33,14 +33,14 @@ class DecaySettings:
         unit="ratio",
         minimum=0.5,
         maximum=1,
-        source="recommending 4.1",
+        source="docs/definitions.md, sources",
     )
     slow_half_life_seconds: float = setting(
         259200.0,
         help="Half-life of the slow memory.",
         unit="seconds",
         minimum=60,
-        source="recommending 4.1",
+        source="docs/definitions.md, sources",
     )
     slow_quantile_ratio: float = setting(
         0.97,
@@ -48,7 +48,7 @@ class DecaySettings:
         unit="ratio",
         minimum=0.5,
         maximum=1,
-        source="recommending 4.1",
+        source="docs/definitions.md, sources",
     )
 
 

@@ -23,14 +23,14 @@ class PowerSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="design 5.1",
+        source="docs/definitions.md, signals",
     )
     idle_minimum_seconds: float = setting(
         60.0,
         help="Empty seconds that must be seen before their quantile is trusted.",
         unit="seconds",
         minimum=1,
-        source="design 5.1",
+        source="docs/definitions.md, signals",
     )
     idle_limit_ratio: float = setting(
         0.15,
@@ -38,7 +38,7 @@ class PowerSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="design 5.1; idle H100 70 of 700 W, H200 78 of 700 W",
+        source="docs/definitions.md, signals; idle H100 70 of 700 W, H200 78 of 700 W",
     )
 
 

@@ -29,14 +29,14 @@ class ProvisioningSettings:
         unit="ratio",
         minimum=0.5,
         maximum=1,
-        source="design 5.4",
+        source="docs/definitions.md, provisioning",
     )
     minimum_active_seconds: float = setting(
         600.0,
         help="Active seconds under which there is no demand to speak of.",
         unit="seconds",
         minimum=0,
-        source="design 5.4",
+        source="docs/definitions.md, provisioning",
     )
     margin_ratio: float = setting(
         0.15,
@@ -44,7 +44,7 @@ class ProvisioningSettings:
         unit="ratio",
         minimum=0,
         maximum=2,
-        source="recommending 6.3",
+        source="docs/definitions.md, provisioning",
     )
     memory_margin_ratio: float = setting(
         0.10,
@@ -52,7 +52,7 @@ class ProvisioningSettings:
         unit="ratio",
         minimum=0,
         maximum=2,
-        source="recommending 6.3",
+        source="docs/definitions.md, provisioning",
     )
     underprovisioned_ratio: float = setting(
         0.05,
@@ -60,7 +60,7 @@ class ProvisioningSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="design 5.4",
+        source="docs/definitions.md, provisioning",
     )
     preallocated_ratio: float = setting(
         0.6,
@@ -68,7 +68,7 @@ class ProvisioningSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="recommending 1.4: JAX takes 75 %, vLLM 90 % of the card",
+        source="JAX takes 75 %, vLLM 90 % of the card",
     )
     preallocated_spread_ratio: float = setting(
         0.02,

@@ -38,7 +38,7 @@ class SignalSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="telemetry 5, trap 6 (dcgm-exporter#662)",
+        source="dcgm-exporter#662",
     )
     suspect_power_ratio: float = setting(
         0.4,

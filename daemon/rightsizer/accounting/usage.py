@@ -38,7 +38,7 @@ class UsageSettings:
         unit="ratio",
         minimum=0.1,
         maximum=1,
-        source="recommending 6.3, tier N",
+        source="docs/definitions.md, provisioning, tier N",
     )
     link_achievable_ratio: float = setting(
         0.9,
@@ -46,7 +46,7 @@ class UsageSettings:
         unit="ratio",
         minimum=0.1,
         maximum=1,
-        source="sizing 9: 85-92 % achievable",
+        source="docs/definitions.md, sources: 85-92 % achievable",
     )
     compute_saturated_ratio: float = setting(
         0.9,
@@ -54,7 +54,7 @@ class UsageSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="recommending 2.5: tensor about 0.93 at saturation",
+        source="KempnerPulse: tensor about 0.93 at saturation",
     )
     memory_saturated_ratio: float = setting(
         0.95,
@@ -62,7 +62,7 @@ class UsageSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="recommending 3",
+        source="docs/definitions.md, sources",
     )
     bandwidth_saturated_ratio: float = setting(
         0.65,
@@ -70,7 +70,7 @@ class UsageSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="design 5.2; practical peak about 0.8",
+        source="docs/definitions.md, states; practical peak about 0.8",
     )
     link_saturated_ratio: float = setting(
         0.6,
@@ -78,7 +78,7 @@ class UsageSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="design 5.2",
+        source="docs/definitions.md, states",
     )
 
 
@@ -98,7 +98,7 @@ def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettin
 
     Compute has two bounds: at least the largest pipe over what is achievable, at most the SM
     activity, both at the clock that ran. Without profiling it is the busy share, weighed by
-    power where that is known (recommending 6.3).
+    power where that is known (docs/definitions.md, provisioning).
     """
     at_least, at_most = _compute_bounds(signals, device, settings)
     found = {

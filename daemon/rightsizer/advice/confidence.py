@@ -8,7 +8,7 @@ from rightsizer.advice.beta import probability_above
 from rightsizer.domain.finding import Case
 from rightsizer.domain.state import Tier
 
-__all__ = ["confidence_of", "direct_factors", "sizing_factors"]
+__all__ = ["confidence_of", "direct_factors", "opposite", "sizing_factors"]
 
 _TIER_FACTORS: Final = {Tier.PROFILING: 1.0, Tier.POWER: 0.85, Tier.BASIC: 0.5, Tier.NONE: 0.0}
 """Recommending 6.5."""
@@ -29,6 +29,11 @@ def direct_factors(case: Case, share: float, threshold: float) -> dict[str, floa
     return _telemetry(case) | {"certainty": probability_above(share, blocks, threshold)}
 
 
+def opposite(factors: Mapping[str, float]) -> dict[str, float]:
+    """The factors of the contrary: as sure as the first was unsure."""
+    return {**factors, "certainty": 1.0 - factors["certainty"]}
+
+
 def sizing_factors(case: Case, margin: float) -> dict[str, float]:
     """The factors of a judgement of size, which needs a history.
 
@@ -36,7 +41,7 @@ def sizing_factors(case: Case, margin: float) -> dict[str, float]:
         case: What is judged.
         margin: How far the measured value is beyond the rule's threshold, as a ratio.
 
-    Source: recommending 6.5; hours stand for the effective sample size.
+    Source: docs/definitions.md, conduct; hours stand for the effective sample size.
     """
     known = min((window.known_seconds for window in case.windows), default=0.0)
     hours = known / 3600.0

@@ -32,7 +32,7 @@ class LedgerSettings:
         help="How long a dismissal lasts.",
         unit="seconds",
         minimum=0,
-        source="recommending 6.7",
+        source="docs/definitions.md, conduct",
     )
     snoozed_seconds: float = setting(
         7 * 86400.0,

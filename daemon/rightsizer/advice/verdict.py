@@ -18,9 +18,18 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.units import seconds
+from rightsizer.domain.units import format_duration, seconds
 
-__all__ = ["Complaint", "abstain", "complain", "find_nothing", "finding_id", "names_of"]
+__all__ = [
+    "Complaint",
+    "abstain",
+    "abstain_early",
+    "complain",
+    "find_nothing",
+    "finding_id",
+    "known_seconds",
+    "names_of",
+]
 
 _SCHEMA: Final = "1"
 _ID_LENGTH: Final = 12
@@ -114,6 +123,20 @@ def abstain(rule: str, case: Case, reason: Reason, why: str) -> Finding:
     )
 
 
+def abstain_early(rule: str, case: Case, minimum_seconds: float) -> Finding | None:
+    """An abstention where too little of the window is known, `None` where there is enough."""
+    known = known_seconds(case)
+    if known >= minimum_seconds:
+        return None
+    why = f"only {format_duration(known)} of telemetry"
+    return abstain(rule, case, Reason.INSUFFICIENT_DATA, why)
+
+
+def known_seconds(case: Case) -> float:
+    """The known time of the device that least is known of."""
+    return min((window.known_seconds for window in case.windows), default=0.0)
+
+
 def finding_id(key: str, reason: str, action: str, target: str) -> str:
     """Twelve characters that stay the same as long as the same is said of the same workload."""
     text = f"{_SCHEMA}|{key}|{reason}|{action}|{target}"
@@ -143,7 +166,7 @@ def _span(case: Case) -> dict[str, object]:
     windows = case.windows
     return {
         "window_seconds": max((seconds(w.end - w.start) for w in windows), default=0.0),
-        "known_seconds": min((w.known_seconds for w in windows), default=0.0),
+        "known_seconds": known_seconds(case),
         "coverage_ratio": round(min((w.coverage_ratio for w in windows), default=0.0), 4),
         "tier": [str(window.tier) for window in windows],
     }

@@ -237,7 +237,6 @@ _AGENT: Final = (
     gauge("history_size_bytes", Origin.AGENT, "Size of the history's file."),
     counter("history_writes", Origin.AGENT, "Flushes to the history."),
     counter("history_write_failures", Origin.AGENT, "Flushes to the history that failed."),
-    gauge("history_oldest_timestamp_seconds", Origin.AGENT, "Start of the oldest window kept."),
     gauge(
         "config_last_reload_successful",
         Origin.AGENT,

@@ -48,6 +48,8 @@ class Snapshot:
     """Who holds each device, by uuid."""
     collectors: Mapping[str, CollectorOutcome] = field(default_factory=dict)
     """By name; empty for a source that only repeats what others collected."""
+    abandoned_workers: int = 0
+    """Threads that hang in the driver and were given up."""
     trouble: str | None = None
     """Why the source offers no devices at all, `None` where it does."""
 

@@ -192,7 +192,7 @@ class Agent:
             jobs=self.jobs.reports(),
             trouble=snapshot.trouble,
             counters=self._counters(),
-            gauges=self._gauges(),
+            gauges=self._gauges(snapshot),
         )
 
     def _counters(self) -> dict[str, float]:
@@ -208,7 +208,7 @@ class Agent:
             counters["rightsizer_annotation_failures_total"] = self._sink.report.failed
         return counters
 
-    def _gauges(self) -> dict[str, float]:
+    def _gauges(self, snapshot: Snapshot) -> dict[str, float]:
         judgements = self.chores.judgements
         gauges = {
             "rightsizer_recommender_findings": float(
@@ -217,6 +217,7 @@ class Agent:
             "rightsizer_recommender_abstentions": float(
                 sum(judgement.finding.abstained is not None for judgement in judgements)
             ),
+            "rightsizer_workers_abandoned": float(snapshot.abandoned_workers),
             "rightsizer_config_last_reload_successful": 1.0,
             "rightsizer_config_last_reload_success_timestamp_seconds": seconds(self._started),
         }

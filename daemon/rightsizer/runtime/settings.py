@@ -39,7 +39,7 @@ class SamplingSettings:
         unit="seconds",
         minimum=0.1,
         maximum=100.0,
-        source="recommending 1.7: shares of time need 1 Hz in the node",
+        source="docs/definitions.md, sources: shares of time need 1 Hz in the node",
     )
 
 

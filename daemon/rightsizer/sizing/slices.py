@@ -22,7 +22,7 @@ def fitting_slices(board: Board, need: Need) -> tuple[MigProfile, ...]:
     """The slices on which the need fits, smallest first.
 
     Compute goes by a slice's part of the SMs, memory and bandwidth by its part of the memory
-    slices (sizing 13). There is no NVLink inside MIG.
+    slices (docs/definitions.md, sources). There is no NVLink inside MIG.
     """
     if need.uses_nvlink:
         return ()

@@ -94,6 +94,7 @@ class LiveSource:
             host=node,
             holdings=self._holdings(readings),
             collectors=_outcomes(rounds),
+            abandoned_workers=self._stations.abandoned,
             trouble=trouble,
         )
 

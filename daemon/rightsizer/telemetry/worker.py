@@ -108,6 +108,11 @@ class Worker(Generic[S, T]):
             self._left.append(self._lane)
             self._lane = None
 
+    @property
+    def abandoned(self) -> int:
+        """How many threads were left behind in a job that hangs."""
+        return sum(lane.is_busy for lane in self._left)
+
     def join(self, deadline: float) -> bool:
         """Wait for the threads of a closed worker; whether all have ended in time."""
         ended = [lane.join(deadline) for lane in tuple(self._left)]
@@ -115,7 +120,7 @@ class Worker(Generic[S, T]):
 
     def _may_abandon(self, more: int) -> bool:
         self._left = [lane for lane in self._left if lane.is_alive]
-        return sum(lane.is_busy for lane in self._left) + more <= self._abandoned_maximum
+        return self.abandoned + more <= self._abandoned_maximum
 
 
 class _Lane(Generic[S, T]):

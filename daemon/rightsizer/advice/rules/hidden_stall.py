@@ -1,15 +1,23 @@
 """GPUs that spin: busy by NVML's word while they draw no power and compute nothing.
 
 Ranks that wait in a collective look 100 % busy; the GPU that does not spin is the one they
-wait for (NVIDIA/nccl#968; recommending 1.1, 1.2).
+wait for (NVIDIA/nccl#968; docs/definitions.md, sources).
 """
 
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.confidence import direct_factors
+from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    abstain_early,
+    complain,
+    find_nothing,
+    known_seconds,
+    names_of,
+)
 from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Risk
 from rightsizer.domain.settings import setting
 from rightsizer.domain.state import State, Tier
@@ -31,7 +39,7 @@ class HiddenStallSettings:
         unit="ratio",
         minimum=0.01,
         maximum=1,
-        source="recommending 6.2",
+        source="docs/definitions.md, conduct",
     )
     minimum_known_seconds: float = setting(
         60.0,
@@ -45,10 +53,9 @@ class HiddenStallSettings:
 
 def judge(case: Case, settings: HiddenStallSettings) -> Finding:
     """Whether a GPU of the workload spun, and which one the others waited for."""
-    known = min((window.known_seconds for window in case.windows), default=0.0)
-    if known < settings.minimum_known_seconds:
-        why = f"only {format_duration(known)} of telemetry"
-        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    if too_little is not None:
+        return too_little
     if all(window.tier in (Tier.BASIC, Tier.NONE) for window in case.windows):
         why = "without power or profiling a spinning GPU looks like a working one"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
@@ -61,8 +68,7 @@ def judge(case: Case, settings: HiddenStallSettings) -> Finding:
     }
     if share < settings.on_ratio:
         summary = f"{names_of(case.devices)}: stalled {share:.0%} of the time."
-        opposite = factors | {"certainty": 1.0 - factors["certainty"]}
-        return find_nothing(NAME, case, summary, opposite, evidence)
+        return find_nothing(NAME, case, summary, opposite(factors), evidence)
     stalled = [device for device in case.devices if shares[device.uuid] >= settings.on_ratio]
     waited_for = [device for device in case.devices if device not in stalled]
     suspect = f"; they wait for {names_of(waited_for)}" if waited_for else ""
@@ -76,7 +82,7 @@ def judge(case: Case, settings: HiddenStallSettings) -> Finding:
             action=Action.INVESTIGATE_STRAGGLER,
             summary=(
                 f"{names_of(stalled)}{holder}: busy without working {share:.0%} of the last "
-                f"{format_duration(known)}{suspect}."
+                f"{format_duration(known_seconds(case))}{suspect}."
             ),
             factors=factors,
             risk=Risk.VERY_LOW,

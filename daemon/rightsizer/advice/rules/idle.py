@@ -1,16 +1,23 @@
 """GPUs that do nothing: empty, or held by somebody who does not use them.
 
 All GPUs of a workload must be idle before the workload is called idle; one idle GPU among
-busy ones is a straggler's mark, not a GPU to reclaim (recommending 1.2, 1.3).
+busy ones is a straggler's mark, not a GPU to reclaim (docs/definitions.md, conduct).
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.advice.confidence import direct_factors
+from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain_early,
+    complain,
+    find_nothing,
+    known_seconds,
+    names_of,
+)
 from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason
 from rightsizer.domain.settings import setting
 from rightsizer.domain.state import IDLE_STATES, State
@@ -52,25 +59,23 @@ class IdleSettings:
         minimum=0,
         source="one learned idle draw",
     )
-    notebook_seconds: float = _patience(3600.0, "a notebook", "recommending 6.2")
-    batch_seconds: float = _patience(1800.0, "a batch job", "recommending 6.2")
-    serving_seconds: float = _patience(7200.0, "a serving replica", "recommending 6.2")
+    notebook_seconds: float = _patience(3600.0, "a notebook", "docs/definitions.md, conduct")
+    batch_seconds: float = _patience(1800.0, "a batch job", "docs/definitions.md, conduct")
+    serving_seconds: float = _patience(7200.0, "a serving replica", "docs/definitions.md, conduct")
     unknown_seconds: float = _patience(
         7200.0,
         "a GPU whose use nobody stated",
-        "recommending 1.6: windows of 90-120 min are right in 0.80-0.85 of cases",
+        "docs/definitions.md, sources: windows of 90-120 min are right in 0.80-0.85 of cases",
     )
 
 
 def judge(case: Case, settings: IdleSettings) -> Finding:
     """Whether all GPUs of the workload did nothing, and whether somebody held them."""
-    known = min((window.known_seconds for window in case.windows), default=0.0)
-    if known < settings.minimum_known_seconds:
-        why = f"only {format_duration(known)} of telemetry"
-        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    if too_little is not None:
+        return too_little
     if case.workload and case.workload.workload_class is WorkloadClass.STANDBY:
-        why = "a standby is meant to be idle"
-        return find_nothing(NAME, case, f"Not judged: {why}.", {}, {})
+        return find_nothing(NAME, case, "A standby is meant to be idle.", {}, {})
     shares = {window.uuid: window.share(*IDLE_STATES) for window in case.windows}
     share = min(shares.values())
     evidence = {
@@ -81,9 +86,9 @@ def judge(case: Case, settings: IdleSettings) -> Finding:
     if share < settings.on_ratio:
         active = f"active {1 - share:.0%} of the time"
         return find_nothing(
-            NAME, case, f"{names_of(case.devices)}: {active}.", _opposite(factors), evidence
+            NAME, case, f"{names_of(case.devices)}: {active}.", opposite(factors), evidence
         )
-    return complain(NAME, case, _complaint(case, share, known, factors, evidence))
+    return complain(NAME, case, _complaint(case, share, factors, evidence))
 
 
 def conduct(workload: Workload | None, settings: IdleSettings) -> Conduct:
@@ -104,7 +109,6 @@ def conduct(workload: Workload | None, settings: IdleSettings) -> Conduct:
 def _complaint(
     case: Case,
     share: float,
-    known: float,
     factors: dict[str, float],
     evidence: dict[str, object],
 ) -> Complaint:
@@ -112,7 +116,7 @@ def _complaint(
         window.states.get(State.IDLE_HELD, 0) > window.states.get(State.IDLE_EMPTY, 0)
         for window in case.windows
     )
-    level = risk_of(1.0 - share, known)
+    level = risk_of(1.0 - share, known_seconds(case))
     holder = f" by {case.workload.name}" if case.workload else ""
     what = f"held{holder} but idle" if is_held else "empty and idle"
     return Complaint(
@@ -120,7 +124,8 @@ def _complaint(
         reasons=(Reason.IDLE_HELD if is_held else Reason.IDLE_EMPTY,),
         action=_action(case.workload),
         summary=(
-            f"{names_of(case.devices)}: {what} {share:.0%} of the last {format_duration(known)}."
+            f"{names_of(case.devices)}: {what} {share:.0%} of the last "
+            f"{format_duration(known_seconds(case))}."
         ),
         factors=factors,
         risk=level.risk,
@@ -131,10 +136,6 @@ def _complaint(
 def _action(workload: Workload | None) -> Action:
     is_serving = workload is not None and workload.workload_class is WorkloadClass.SERVING
     return Action.SCALE_TO_ZERO if is_serving else Action.RELEASE
-
-
-def _opposite(factors: dict[str, float]) -> dict[str, float]:
-    return factors | {"certainty": 1.0 - factors["certainty"]}
 
 
 RULE: Final = Rule(NAME, IdleSettings(), judge, conduct)

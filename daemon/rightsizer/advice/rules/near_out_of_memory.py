@@ -6,9 +6,17 @@ Memory that a framework preallocates is full by design and says nothing; the rul
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.confidence import direct_factors
+from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    abstain_early,
+    complain,
+    find_nothing,
+    known_seconds,
+    names_of,
+)
 from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Risk
 from rightsizer.domain.settings import setting
 from rightsizer.domain.state import Condition, Resource
@@ -30,7 +38,7 @@ class NearOutOfMemorySettings:
         unit="ratio",
         minimum=0.001,
         maximum=1,
-        source="design 5.4: under-provisioned from 0.05 of the time on",
+        source="docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
     )
     minimum_known_seconds: float = setting(
         60.0,
@@ -44,10 +52,9 @@ class NearOutOfMemorySettings:
 
 def judge(case: Case, settings: NearOutOfMemorySettings) -> Finding:
     """Whether a GPU of the workload was nearly out of memory, where that means something."""
-    known = min((window.known_seconds for window in case.windows), default=0.0)
-    if known < settings.minimum_known_seconds:
-        why = f"only {format_duration(known)} of telemetry"
-        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    if too_little is not None:
+        return too_little
     if not any(Resource.MEMORY in window.demands for window in case.windows):
         why = "no memory reading while the GPU was held"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
@@ -69,8 +76,7 @@ def judge(case: Case, settings: NearOutOfMemorySettings) -> Finding:
     }
     if share < settings.on_ratio:
         summary = f"{names_of(case.devices)}: nearly out of memory {share:.1%} of the time."
-        opposite = factors | {"certainty": 1.0 - factors["certainty"]}
-        return find_nothing(NAME, case, summary, opposite, evidence)
+        return find_nothing(NAME, case, summary, opposite(factors), evidence)
     full = [device for device in case.devices if shares[device.uuid] >= settings.on_ratio]
     holder = f" of {case.workload.name}" if case.workload else ""
     return complain(
@@ -82,7 +88,7 @@ def judge(case: Case, settings: NearOutOfMemorySettings) -> Finding:
             action=_action(case.workload),
             summary=(
                 f"{names_of(full)}{holder}: memory nearly full {share:.0%} of the last "
-                f"{format_duration(known)}; the next allocation may fail."
+                f"{format_duration(known_seconds(case))}; the next allocation may fail."
             ),
             factors=factors,
             risk=Risk.VERY_LOW,
@@ -107,7 +113,7 @@ def _why_preallocated(case: Case) -> str:
 
 
 def _action(workload: Workload | None) -> Action:
-    """An unknown class gets no advice on the type of GPU (design 5.5)."""
+    """An unknown class gets no advice on the type of GPU (docs/definitions.md, conduct)."""
     if workload is None or workload.workload_class is WorkloadClass.UNKNOWN:
         return Action.NONE
     return Action.CHANGE_GPU_TYPE

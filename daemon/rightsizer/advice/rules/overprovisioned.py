@@ -1,7 +1,7 @@
 """GPUs that are larger than anything that was ever asked of them.
 
 Never said while any resource is under pressure, never of a batch job (it would only run
-longer), never before the history covers the load's cycle (design 5.5).
+longer), never before the history covers the load's cycle (docs/definitions.md, conduct).
 """
 
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class OverprovisionedSettings:
         help="Active time under which the rule abstains.",
         unit="seconds",
         minimum=0,
-        source="design 5.4",
+        source="docs/definitions.md, provisioning",
     )
     underprovisioned_ratio: float = setting(
         0.05,
@@ -50,7 +50,7 @@ class OverprovisionedSettings:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="design 5.4",
+        source="docs/definitions.md, provisioning",
     )
     conduct: Conduct = field(
         default_factory=lambda: Conduct(
@@ -144,7 +144,7 @@ def _inefficient(case: Case, least: float, settings: OverprovisionedSettings) ->
 
 
 def _options(case: Case, catalogue: Catalogue) -> tuple[Option, ...]:
-    """MIG slices for a single GPU whose class allows another size (design 5.5)."""
+    """MIG slices for a single GPU whose class allows another size."""
     if case.workload is None or len(case.devices) != 1:
         return ()
     if case.workload.workload_class not in (WorkloadClass.SERVING, WorkloadClass.NOTEBOOK):
@@ -174,7 +174,7 @@ def _options(case: Case, catalogue: Catalogue) -> tuple[Option, ...]:
 
 
 def _slice_risk(case: Case, compute_share: float, memory_share: float) -> Risk:
-    """By the share of active time whose demand exceeds the slice (design 5.5)."""
+    """By the share of active time whose demand exceeds the slice (docs/definitions.md, conduct)."""
     (window,) = case.windows
     exceeding = 0.0
     for resource, capacity in (

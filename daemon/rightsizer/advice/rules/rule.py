@@ -20,14 +20,14 @@ class Conduct:
         help="Span over which the finding must hold.",
         unit="seconds",
         minimum=600,
-        source="recommending 6.2",
+        source="docs/definitions.md, conduct",
     )
     short_seconds: float = setting(
         600.0,
         help="Span at its end over which it must hold too, so that what is over opens nothing.",
         unit="seconds",
         minimum=300,
-        source="recommending 6.2",
+        source="docs/definitions.md, conduct",
     )
     minimum_known_seconds: float = setting(
         3000.0,
@@ -42,7 +42,7 @@ class Conduct:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="recommending 6.2",
+        source="docs/definitions.md, conduct",
     )
     close_ratio: float = setting(
         0.6,
@@ -50,14 +50,14 @@ class Conduct:
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="recommending 6.2",
+        source="docs/definitions.md, conduct",
     )
     close_after_seconds: float = setting(
         1800.0,
         help="Time for which it must stay below.",
         unit="seconds",
         minimum=0,
-        source="recommending 6.2",
+        source="docs/definitions.md, conduct",
     )
 
 

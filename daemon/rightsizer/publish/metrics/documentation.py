@@ -15,7 +15,7 @@ __all__ = ["metrics_document"]
 _HEAD: Final = """\
 # Metrics
 
-<!-- Generated from daemon/rightsizer/domain/metric.py; change it there and run `make docs`. -->
+<!-- Generated from daemon/rightsizer/domain/metric.py; change it there and run `make golden`. -->
 
 Everything that `/metrics` exports. Base units; ratios are 0 to 1; a value that nobody knows is
 absent, never 0. Value series carry `uuid` and at most two labels more; join the rest:

@@ -43,6 +43,11 @@ class Stations:
         return tuple(self._workers.values())
 
     @property
+    def abandoned(self) -> int:
+        """How many threads hang in the driver and were given up."""
+        return sum(worker.abandoned for worker in self._workers.values())
+
+    @property
     def is_unknown_for_long(self) -> bool:
         """Whether a GPU has given nothing but unknown errors for too many rounds."""
         return any(

@@ -1,0 +1,321 @@
+"""The exposition: formats, content, and what it costs a scraper."""
+
+import gzip
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as parse_open_metrics,
+)
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from publish_reports import full_report, node_report
+from publish_stories import HOUR, INSTANCE, NOW, PARENT, uuid_of
+from rightsizer.domain.histogram import Histogram
+from rightsizer.domain.report import Report
+from rightsizer.domain.state import Cause, State
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.publish.metrics import Exposition, MetricsSettings
+from rightsizer.publish.metrics.families import BUCKET_EDGES, Families
+
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
+PROMTOOL = Path(__file__).parents[2] / ".cache/prometheus/usr/bin/promtool"
+DOWN = 5
+
+
+def exposition_of(report: Report | None, now: int = NOW, **settings: int) -> Exposition:
+    """An exposition of one report at one time."""
+    return Exposition(lambda: report, MetricsSettings(**settings), wall_time=lambda: now)
+
+
+def text_of(report: Report | None, now: int = NOW, **settings: int) -> str:
+    """The whole text format of a report."""
+    return exposition_of(report, now, **settings).render().body.decode()
+
+
+def own(text: str) -> str:
+    """The lines that are not prometheus_client's account of the test's own process."""
+    return "".join(line for line in text.splitlines(keepends=True) if "rightsizer_" in line)
+
+
+def value(text: str, name: str, /, **labels: str) -> float | None:
+    """The value of a series, `None` where it is not exported."""
+    for family in parse_text(text):
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return sample.value
+    return None
+
+
+def series_of(text: str, uuid: str) -> set[str]:
+    """The names of the samples of a device."""
+    return {
+        sample.name
+        for family in parse_text(text)
+        for sample in family.samples
+        if sample.labels.get("uuid") == uuid
+    }
+
+
+def test_golden_exposition(golden: Callable[[str | Path, str], None]) -> None:
+    """A MIG instance, a device that is down, and the agent read exactly as agreed."""
+    whole = node_report()
+    report = replace(whole, devices=(whole.devices[DOWN], whole.devices[INSTANCE]))
+    golden("metrics.txt", own(text_of(report)))
+
+
+@pytest.mark.parametrize("report", [node_report(), full_report(), None])
+def test_writer_equals_the_library(report: Report | None) -> None:
+    """Both formats are byte for byte what prometheus_client would have written."""
+    exposition = exposition_of(report)
+    text, open_metrics = exposition.render().body, exposition.render(OPEN_METRICS).body
+    collected = list(exposition.registry.collect())
+
+    class Collected:
+        def collect(self) -> list[Metric]:
+            return collected
+
+    ours = own(text.decode()), own(open_metrics.decode())
+    library = generate_latest(Collected()), generate_open_metrics(Collected())
+    assert ours == tuple(own(one.decode()) for one in library)
+    assert open_metrics.endswith(b"# EOF\n")
+
+
+def test_both_formats_parse_to_the_same_samples() -> None:
+    """prometheus_client's own parsers read back the same values from either format."""
+    exposition = exposition_of(node_report())
+    text = exposition.render().body.decode()
+    open_metrics = exposition.render(OPEN_METRICS).body.decode()
+    samples = [
+        {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in families
+            for sample in family.samples
+        }
+        for families in (parse_text(text), parse_open_metrics(open_metrics))
+    ]
+    assert samples[0] == samples[1]
+    assert len(samples[0]) > 1000
+
+
+@pytest.mark.skipif(not PROMTOOL.exists(), reason="promtool is not unpacked in .cache/prometheus")
+def test_promtool_has_no_complaint() -> None:
+    """Prometheus's own linter accepts every name, type and help text."""
+    checked = subprocess.run(
+        [PROMTOOL, "check", "metrics"],
+        input=exposition_of(full_report()).render().body,
+        capture_output=True,
+        check=False,
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(("devices", "most"), [(8, 1900), (64, 15200)])
+def test_series_stay_within_the_budget(devices: int, most: int) -> None:
+    """Everything a device can export, the agent's own series and open advice fit the budget."""
+    lines = text_of(full_report(devices)).splitlines()
+    assert devices * 200 < sum(not line.startswith("#") for line in lines) <= most
+
+
+def test_every_series_is_exported_once() -> None:
+    """No two lines name the same series."""
+    lines = [line.rpartition(" ")[0] for line in text_of(node_report()).splitlines()]
+    repeated = {
+        line for line, count in Counter(lines).items() if count > 1 and not line.startswith("#")
+    }
+    assert not repeated
+
+
+def test_counters_start_at_zero_for_all_known_children() -> None:
+    """A state that never was reads 0, so that its first second is an increase."""
+    text = text_of(node_report())
+    for state in State:
+        assert (
+            value(text, "rightsizer_state_seconds_total", uuid=uuid_of(3), state=state) is not None
+        )
+    stalled = value(text, "rightsizer_waste_seconds_total", uuid=uuid_of(3), cause=Cause.STALLED)
+    assert stalled == 0.0
+
+
+def test_conditions_that_nothing_measures_are_absent() -> None:
+    """A constant 0 would claim that they never hold."""
+    text = text_of(node_report())
+    assert value(text, "rightsizer_condition_seconds_total", condition="numa_misplaced") is None
+    assert value(text, "rightsizer_condition_seconds_total", condition="near_out_of_memory") == 0.0
+
+
+def test_missing_values_are_absent() -> None:
+    """What was not read has no series: not 0, not NaN."""
+    text = text_of(node_report())
+    assert value(text, "rightsizer_encoder_ratio", uuid=uuid_of(0)) is None
+    assert value(text, "rightsizer_underprovisioned_ratio", resource="compute") is None
+    assert "NaN" not in text
+
+
+def test_a_down_device_keeps_its_counters_and_loses_its_readings() -> None:
+    """It is 0 with a reason; what it once counted stays, what it once read goes."""
+    text = text_of(node_report())
+    assert value(text, "rightsizer_device_up", uuid=uuid_of(DOWN)) == 0.0
+    assert value(text, "rightsizer_device_down_info", uuid=uuid_of(DOWN), reason="lost") == 1.0
+    names = series_of(text, uuid_of(DOWN))
+    assert "rightsizer_state_seconds_total" in names
+    assert "rightsizer_device_last_sample_timestamp_seconds" in names
+    assert not names & {"rightsizer_gpu_busy_ratio", "rightsizer_need_ratio"}
+
+
+@pytest.mark.parametrize(("age_seconds", "is_shown"), [(5, True), (6, False)])
+def test_stale_readings_vanish(age_seconds: int, is_shown: bool) -> None:  # noqa: FBT001
+    """A report that nobody renews loses its readings and derived gauges, not its counters."""
+    text = text_of(node_report(), NOW + age_seconds * NANOSECONDS_PER_SECOND)
+    names = series_of(text, uuid_of(0))
+    assert ("rightsizer_gpu_busy_ratio" in names) is is_shown
+    assert ("rightsizer_device_overprovisioned_ratio" in names) is is_shown
+    assert "rightsizer_state_seconds_total" in names
+
+
+def test_a_device_that_has_left_the_report_vanishes() -> None:
+    """A removed device leaves no series behind, its labels neither."""
+    reports = [node_report(1), replace(node_report(2), devices=node_report().devices[:1])]
+    exposition = Exposition(lambda: reports[0], wall_time=lambda: NOW)
+    assert uuid_of(3).encode() in exposition.render(names=["rightsizer_device_up"]).body
+    reports.pop(0)
+    assert uuid_of(3).encode() not in exposition.render(names=["rightsizer_device_up"]).body
+
+
+def test_a_divided_gpu_has_no_state_of_its_own() -> None:
+    """The seconds of a MIG parent are its instances' seconds."""
+    text = text_of(node_report())
+    assert "rightsizer_state_seconds_total" not in series_of(text, uuid_of(PARENT))
+    assert "rightsizer_device_up" in series_of(text, uuid_of(PARENT))
+    assert value(text, "rightsizer_device_capacity_ratio", uuid=uuid_of(INSTANCE)) == 3 / 7
+
+
+def test_throttle_reasons_are_a_series_each() -> None:
+    """The bit mask becomes 0 or 1 by reason."""
+    text = text_of(node_report())
+    name = "rightsizer_clock_event_reason"
+    assert value(text, name, uuid=uuid_of(0), reason="sw_power_cap") == 1.0
+    assert value(text, name, uuid=uuid_of(0), reason="gpu_idle") == 0.0
+    assert value(text, name, uuid=uuid_of(3), reason="gpu_idle") == 1.0
+
+
+def test_only_open_advice_is_exported_the_surest_first() -> None:
+    """What was closed is gone, and the limit keeps the most confident."""
+    text = text_of(node_report(), advice_limit=1)
+    assert value(text, "rightsizer_advice_open") == 3.0
+    assert value(text, "rightsizer_advice_confidence_ratio", id="a1f0c2d4e6b8") == 0.97
+    assert value(text, "rightsizer_advice_confidence_ratio", id="b2e1d3c5f7a9") is None
+    assert value(text_of(node_report()), "rightsizer_advice_info", id="d4c3b2a1f0e9") is None
+
+
+def test_unknown_risk_and_savings_are_absent() -> None:
+    """No figure is better than a made-up one."""
+    text = text_of(node_report())
+    assert value(text, "rightsizer_advice_risk_ratio", id="a1f0c2d4e6b8") == 0.05
+    assert value(text, "rightsizer_advice_risk_ratio", id="b2e1d3c5f7a9") is None
+    assert value(text, "rightsizer_advice_savings_gpus", id="b2e1d3c5f7a9") is None
+
+
+def test_the_agents_own_numbers_are_found_by_name() -> None:
+    """Counters it has not touched start at 0; names that the table lacks are not exported."""
+    report = node_report()
+    agent = replace(report.agent, gauges={"rightsizer_made_up": 1.0})
+    text = text_of(replace(report, agent=agent))
+    assert value(text, "rightsizer_samples_total") == 93600.0
+    assert value(text, "rightsizer_annotations_total") == 0.0
+    assert value(text, "rightsizer_history_size_bytes") is None
+    assert value(text, "rightsizer_log_messages_total", level="warning") == 3.0
+    assert value(text, "rightsizer_job_failures_total", name="recommender") == 1.0
+    assert value(text, "rightsizer_job_last_start_timestamp_seconds", name="history_flush") is None
+    assert "rightsizer_made_up" not in text
+
+
+def test_before_the_first_report_only_the_agent_is_told_of() -> None:
+    """A scrape at start-up succeeds, and says who answers."""
+    text = text_of(None)
+    assert value(text, "rightsizer_build_info") == 1.0
+    assert "rightsizer_device_up" not in text
+    assert "process_resident_memory_bytes" in text
+
+
+def test_format_follows_the_accept_header() -> None:
+    """Prometheus gets what it asks for, everybody else version 0.0.4."""
+    exposition = exposition_of(node_report())
+    prometheus = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+    assert exposition.render(prometheus).content_type.startswith("application/openmetrics-text")
+    assert exposition.render("*/*").content_type == "text/plain; version=0.0.4; charset=utf-8"
+
+
+def test_unusual_escapings_are_honored() -> None:
+    """A scraper that wants dots gets doubled underscores, as the specification says."""
+    body = exposition_of(node_report()).render(f"{OPEN_METRICS}; escaping=dots").body
+    assert b"rightsizer__device__up" in body
+
+
+def test_gzip_holds_the_same_bytes() -> None:
+    """Compression changes nothing but the size."""
+    exposition = exposition_of(node_report())
+    plain, packed = exposition.render(), exposition.render(accept_encoding="gzip, deflate")
+    assert (plain.encoding, packed.encoding) == (None, "gzip")
+    assert gzip.decompress(packed.body) == plain.body
+    assert len(packed.body) * 8 < len(plain.body)
+
+
+def test_names_filter_the_samples() -> None:
+    """`name[]` gives the samples asked for and nothing else, the process's too."""
+    names = ["rightsizer_device_up", "process_cpu_seconds_total"]
+    lines = exposition_of(node_report()).render(names=names).body.decode().splitlines()
+    assert {line.split("{")[0].split(" ")[0] for line in lines if line[0] != "#"} == set(names)
+
+
+def test_a_generation_is_rendered_once() -> None:
+    """Replicas share one rendering; the next tick has one of its own."""
+    reports = [node_report(1)]
+    exposition = Exposition(lambda: reports[-1], wall_time=lambda: NOW)
+    first = exposition.render(OPEN_METRICS)
+    assert exposition.render(OPEN_METRICS) is first
+    assert exposition.render() is not first
+    reports.append(node_report(2))
+    assert exposition.render(OPEN_METRICS) is not first
+
+
+def test_describe_names_every_metric_without_collecting() -> None:
+    """Registration learns all names, so that a clash would be refused."""
+    exposition = exposition_of(node_report())
+    restricted = exposition.registry.restricted_registry(["rightsizer_device_up"])
+    assert [family.name for family in restricted.collect()] == []
+    exposition.render()
+    assert [family.name for family in restricted.collect()] == ["rightsizer_device_up"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1), st.integers(0, 10 * HOUR)),
+        max_size=40,
+    )
+)
+def test_histograms_are_monotone_and_whole(observations: list[tuple[float, int]]) -> None:
+    """Buckets never fall, count whole seconds, end in the count, and bound the sum."""
+    histogram = Histogram()
+    for ratio, weight in observations:
+        histogram.add(ratio, weight)
+    families = Families()
+    families.add_histogram("rightsizer_power_distribution_ratio", histogram, "GPU-1")
+    (family,) = families
+    buckets = [sample.value for sample in family.samples if sample.name.endswith("_bucket")]
+    count = next(sample.value for sample in family.samples if sample.name.endswith("_count"))
+    total = next(sample.value for sample in family.samples if sample.name.endswith("_sum"))
+    assert len(buckets) == len(BUCKET_EDGES) + 1 == 12
+    assert buckets == sorted(buckets)
+    assert buckets[-1] == count == histogram.total // NANOSECONDS_PER_SECOND
+    assert all(bucket == int(bucket) for bucket in buckets)
+    assert total <= count + 1

@@ -1,0 +1,79 @@
+"""The table of metrics against the rules that promtool does not know."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rightsizer.domain.metric import METRICS, MetricFamily, MetricKind, series_key
+from rightsizer.domain.signal import SIGNALS
+from rightsizer.domain.signal_metric import (
+    DISTRIBUTION_SIGNALS,
+    QUANTITY_SIGNALS,
+    RATIO_SIGNALS,
+)
+from rightsizer.domain.units import Unit
+from rightsizer.publish.metrics.documentation import main, metrics_document
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
+PLAIN = re.compile(
+    r"rightsizer_(device_up|collector_success|pcie_link_(generation|width)|device_processes"
+    r"|clock_event_reason|advice_open|workers_abandoned|recommender_(findings|abstentions)"
+    r"|annotations_pending|config_last_reload_successful)"
+)
+"""Numbers without a unit: switches, counts of things, and what PCI calls its own."""
+FORBIDDEN_LABELS = {
+    *("type", "region", "zone", "cluster", "service", "env", "owner", "le", "quantile"),
+    *("job", "instance", "hostname", "host", "node", "total"),
+}
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_names_end_in_a_base_unit(metric: MetricFamily) -> None:
+    """Counters end in _total, info in _info, and all else in its unit or is known to have none."""
+    assert re.fullmatch(r"rightsizer(_[a-z0-9]+)+", metric.name)
+    assert not re.search(r"_(sum|count|bucket|percent|mib|mhz|milliseconds)(_|$)", metric.name)
+    assert metric.name.endswith("_total") is (metric.kind is MetricKind.COUNTER)
+    assert metric.name.endswith("_info") is (metric.kind is MetricKind.INFO)
+    if metric.kind in {MetricKind.GAUGE, MetricKind.HISTOGRAM}:
+        assert bool(metric.unit) is not bool(PLAIN.fullmatch(metric.name))
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_help_is_a_sentence(metric: MetricFamily) -> None:
+    """It starts with a capital or a figure and ends with a full stop."""
+    assert re.fullmatch(r"[A-Z0-9][^\n|]+\.", metric.help)
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_labels_clash_with_nothing(metric: MetricFamily) -> None:
+    """No target label or reserved word; value series carry uuid and two labels more at most."""
+    assert not FORBIDDEN_LABELS & set(metric.labels)
+    if metric.kind is not MetricKind.INFO:
+        assert len(metric.labels) <= 3
+        assert len(metric.labels) < 3 or metric.labels[0] == "uuid"
+
+
+def test_signals_are_exported_in_their_own_kind() -> None:
+    """Ratios among the ratios, quantities among the quantities, distributions of ratios only."""
+    assert all(SIGNALS[signal].unit is Unit.RATIO for signal in RATIO_SIGNALS)
+    assert all(SIGNALS[signal].unit is not Unit.RATIO for signal in QUANTITY_SIGNALS)
+    assert set(DISTRIBUTION_SIGNALS) <= set(RATIO_SIGNALS)
+
+
+def test_the_documentation_is_the_tables_own(golden: Callable[[str | Path, str], None]) -> None:
+    """docs/metrics.md is what the table says; `make golden` writes it."""
+    golden(DOCUMENT, metrics_document())
+
+
+def test_the_documentation_can_be_written(tmp_path: Path) -> None:
+    """The command writes the page to the path it is given."""
+    main([str(tmp_path / "metrics.md")])
+    assert "rightsizer_state_seconds_total" in (tmp_path / "metrics.md").read_text()
+
+
+def test_series_keys_read_like_prometheus() -> None:
+    """A key without labels is the name alone."""
+    assert series_key("a_total") == "a_total"
+    assert series_key("a_total", level="error") == 'a_total{level="error"}'

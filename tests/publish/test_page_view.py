@@ -1,0 +1,338 @@
+"""What the page says of a report, before and after it is HTML."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publish_reports import device_report, node_report
+from publish_stories import HOUR, INSTANCE, NOW, PARENT, STORIES
+from rightsizer.domain.finding import FindingKind
+from rightsizer.domain.report import Report, StripCell
+from rightsizer.domain.state import Cause, State
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.web.page import Page
+from rightsizer.publish.web.view import NodeView, node_view
+from rightsizer.publish.web.view.fit import FitSettings, fit_view
+from rightsizer.publish.web.view.gauge import gauges
+from rightsizer.publish.web.view.strip import STRIP_WIDTH, shares_of, strip_view
+from rightsizer.publish.web.view.waste import waste_view
+from rightsizer.publish.web.view.words import (
+    SEVERITIES,
+    STATE_MEANINGS,
+    STATE_ORDER,
+    percent,
+    severity,
+    spoken,
+)
+
+DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4
+RECTANGLE = re.compile(r"M([\d.]+) (\d+)h([\d.]+)v(\d+)h-[\d.]+z")
+
+
+class Outline(HTMLParser):
+    """Collects what a test asks of a document: links, ids, headings, labels, open tags."""
+
+    VOID = frozenset({"meta", "link", "br"})
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(document)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open a tag, unless it is of those that hold nothing."""
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag that closes itself, as SVG's may."""
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the tag that was opened last, and no other."""
+        assert self.open.pop() == tag
+
+
+def page_of(
+    report: Report | None, refresh_seconds: float = 60.0, *, is_paused: bool = False
+) -> str:
+    """The document of a report."""
+    page = Page(FreshnessSettings(), FitSettings(), refresh_seconds)
+    return page.render(report, NOW, is_paused=is_paused).decode()
+
+
+def view_of(report: Report | None, now: int = NOW) -> NodeView:
+    """The view of a report."""
+    return node_view(report, now, FreshnessSettings(), FitSettings())
+
+
+def test_the_headline_counts_gpus_and_lost_time() -> None:
+    """MIG instances are no GPUs more; idle and stalled time is what was lost."""
+    view = view_of(node_report())
+    assert view.headline == "8 GPUs, idle or stalled 42\u00a0% of the last 24 hours"
+    assert [tile.value for tile in view.tiles] == ["8", "41\u00a0%", "35\u00a0%", "3"]
+    assert view.tiles[0].detail == "1 without fresh readings"
+
+
+def test_open_advice_comes_most_urgent_first_and_closed_apart() -> None:
+    """Red before orange before blue; what was closed is told of elsewhere."""
+    view = view_of(node_report())
+    assert [piece.severity for piece in view.advice] == ["act", "tight", "headroom"]
+    assert [piece.state for piece in view.closed] == ["succeeded"]
+
+
+def test_advice_speaks_to_people() -> None:
+    """Reason, action, devices, savings and evidence are words with their units."""
+    stall, idle = view_of(node_report()).advice[1:]
+    assert (stall.reason, stall.action) == (
+        "Hidden stall",
+        "Find the rank that the others wait for",
+    )
+    assert (stall.devices, stall.culprits, stall.actor) == ("GPU 0, GPU 1", "GPU 1", "ops")
+    assert stall.savings == "no figure: what the stall costs depends on its cause"
+    assert idle.savings == "1 GPU, $2.10 to 3.90 an hour"
+    assert (idle.opened.age, idle.opened.text) == ("17 h", "2026-01-06 20:00 UTC")
+    evidence = {fact.name: fact.value for fact in idle.evidence}
+    assert evidence["Idle share"] == "95\u00a0%"
+    assert evidence["Hours"] == "18"
+
+
+def test_a_device_that_is_down_shows_no_present() -> None:
+    """Its reason is told, its last state and readings are not passed off as current."""
+    device = view_of(node_report()).devices[DOWN]
+    assert device.down == "Lost: NVML: GPU is lost; it has fallen off the bus."
+    assert (device.state_key, device.gauges, device.conditions) == ("unknown", (), ())
+    assert device.last_sample is not None
+    assert device.last_sample.age == "9 h"
+
+
+def test_a_stale_report_shows_no_present() -> None:
+    """A sampler that has stopped empties every card of what it claimed to be now."""
+    view = view_of(node_report(), NOW + HOUR)
+    assert all(device.state_key == "unknown" and not device.gauges for device in view.devices)
+    assert view.tiles[0].detail == "9 without fresh readings"
+
+
+def test_mig_devices_are_named_by_their_gpu() -> None:
+    """A parent says where its day went; an instance names GPU and instance."""
+    devices = view_of(node_report()).devices
+    assert devices[PARENT].is_divided
+    assert (devices[INSTANCE].title, devices[INSTANCE].model) == (
+        "MIG 6:2",
+        "A100-SXM4-80GB, 3g.40gb",
+    )
+
+
+@pytest.mark.parametrize(
+    ("index", "verdict", "key"),
+    [
+        (0, "fits tightly: 3\u00a0% to spare", "tight"),
+        (IDLE, "over-provisioned: 73\u00a0% is never needed", "headroom"),
+        (NEAR_FULL, "under-provisioned 43\u00a0% of the time", "act"),
+        (DOWN, "not enough active time to tell", "none"),
+    ],
+)
+def test_the_verdict_follows_the_gauges(index: int, verdict: str, key: str) -> None:
+    """Blue for headroom, orange for tight, red for what does not fit, nothing for not enough."""
+    fit = fit_view(node_report().devices[index].provisioning, FitSettings())
+    assert (fit.verdict, fit.key) == (verdict, key)
+
+
+def test_a_moment_of_pressure_is_no_verdict() -> None:
+    """Below the share that counts as under-provisioned, the fit is told as it is."""
+    current = node_report().devices[NEAR_FULL].provisioning["current"]
+    brief = replace(current, underprovisioned=0.01, overprovisioned=0.2)
+    assert fit_view({"current": brief}, FitSettings()).key == "fits"
+    assert fit_view({"current": brief}, FitSettings(short_ratio=0.01)).key == "act"
+
+
+def test_memory_held_in_advance_is_said_to_be() -> None:
+    """A bullet that is not there has its reason."""
+    current = node_report().devices[SERVING].provisioning["current"]
+    held = fit_view({"current": replace(current, memory_is_preallocated=True)}, FitSettings())
+    assert held.note == "Memory is held in advance, so nobody knows how much is needed."
+    assert not fit_view({"current": current}, FitSettings()).note
+
+
+def test_bullets_stand_for_both_windows_in_words_too() -> None:
+    """A resource without a known need has no bullet; a need above capacity passes the line."""
+    fit = fit_view(node_report().devices[NEAR_FULL].provisioning, FitSettings())
+    memory = next(row for row in fit.rows if row.name == "Memory")
+    assert memory.need == "112\u00a0%"
+    assert memory.bullets[0].need_x > fit.capacity_x
+    assert [bullet.window for bullet in memory.bullets] == ["current", "24h"]
+    assert memory.label.startswith("Memory: current, demand 97\u00a0%, need 112\u00a0%; 24h,")
+    serving = fit_view(node_report().devices[SERVING].provisioning, FitSettings())
+    assert "Memory" not in {row.name for row in serving.rows}
+
+
+def test_gauges_tell_what_is_not_read() -> None:
+    """A missing reading is said to be missing, not drawn as nothing."""
+    assert {gauge.text for gauge in gauges({})} == {"not read"}
+    memory = gauges(node_report().devices[0].signals)[2]
+    assert (memory.text, memory.detail) == ("78\u00a0%", "62 of 80 GiB")
+
+
+def test_waste_counts_an_instance_as_its_part_of_a_gpu() -> None:
+    """Half a GPU that idles wastes half of what a whole one does."""
+    totals = node_report().devices[IDLE].totals
+    used = replace(totals, used_seconds=3600.0, waste_seconds={Cause.IDLE: 0.0, Cause.HOST: 0.0})
+    idle = replace(totals, used_seconds=0.0, waste_seconds={Cause.IDLE: 3600.0})
+    view = waste_view([(used, 1.0), (idle, 0.5)])
+    assert [part.name for part in view.parts] == ["Put to use", "Idle"]
+    assert view.used_ratio == pytest.approx(2 / 3)
+    assert view.known_text == "1 h 30 min"
+    assert waste_view([]).label == "nothing known yet"
+
+
+cells = st.lists(
+    st.dictionaries(st.sampled_from(State), st.integers(1, 10**12), max_size=5),
+    max_size=400,
+)
+
+
+@given(cells, st.integers(60, 900))
+def test_a_strip_is_drawn_within_its_frame(
+    states: list[dict[State, int]], step_seconds: int
+) -> None:
+    """Whatever the cells, every rectangle lies inside and the shares sum to the whole."""
+    step = step_seconds * NANOSECONDS_PER_SECOND
+    first = NOW - len(states) * step
+    strip = strip_view(
+        [
+            StripCell(first + number * step, first + (number + 1) * step, shares)
+            for number, shares in enumerate(states)
+        ],
+        NOW,
+    )
+    for area in strip.areas:
+        for x, y, width, height in RECTANGLE.findall(area.path):
+            assert float(x) + float(width) <= STRIP_WIDTH + 0.2
+            assert 0 <= int(y) < int(y) + int(height) <= 100
+    assert sum(share.ratio for share in strip.shares) == pytest.approx(1.0 if strip.shares else 0.0)
+    assert sum(area.path.count("M") for area in strip.areas) <= 146 * len(State)
+
+
+def test_a_strip_says_each_hour_and_the_day() -> None:
+    """A reader who points hears the hour, one who cannot see hears the day."""
+    strip = view_of(node_report()).devices[1].strip
+    assert strip.label.startswith("Hidden stall 62\u00a0%, Compute bound 3")
+    assert len(strip.spells) == 24
+    assert strip.spells[-1].title == "12:00 to 13:00: Hidden stall 100\u00a0%"
+    assert strip_view([], NOW).label == "nothing known of the last 24 hours"
+
+
+def test_words_are_there_for_everything() -> None:
+    """Every state has a place, a meaning and a color; every finding a severity."""
+    assert set(STATE_ORDER) == set(STATE_MEANINGS) == set(State)
+    assert {severity(kind) for kind in FindingKind} == set(SEVERITIES)
+    document = page_of(node_report())
+    for key in (*State, *(f"waste-{cause}" for cause in Cause), "waste-used"):
+        assert f".b-{key}" in document
+    assert spoken("pcie_bound") == "PCIe bound"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0, "0 %"), (0.001, "<1 %"), (0.5, "50 %"), (0.999, ">99 %"), (1, "100 %"), (1.12, "112 %")],
+)
+def test_percent_never_rounds_to_a_lie(share: float, text: str) -> None:
+    """A little is not nothing, and nearly all is not all."""
+    assert percent(share).replace("\u00a0", " ") == text
+
+
+def test_shares_of_nothing_are_none() -> None:
+    """Time that is zero has no share."""
+    assert shares_of({State.UNKNOWN: 0}) == ()
+
+
+@pytest.mark.parametrize("report", [None, node_report(), replace(node_report(), devices=())])
+def test_the_document_is_whole_and_self_contained(report: Report | None) -> None:
+    """Tags nest, ids are unique, no script, and nothing is loaded from elsewhere."""
+    document = page_of(report)
+    outline = Outline(document)
+    assert not outline.open
+    ids = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for tag, attributes in outline.tags:
+        assert tag not in {"script", "img", "iframe", "object"}
+        assert not any(name.startswith("on") for name in attributes)
+        target = attributes.get("src") or attributes.get("href") or ""
+        assert not re.match(r"(?!data:)[a-z]+:|/", target)
+
+
+def test_the_document_can_be_heard() -> None:
+    """Landmarks, one first heading, and words for each drawing."""
+    outline = Outline(page_of(node_report()))
+    tags = [tag for tag, _ in outline.tags]
+    assert [tags.count(tag) for tag in ("header", "nav", "main", "footer", "h1")] == [1] * 5
+    drawings = [a for tag, a in outline.tags if tag == "svg" and a.get("aria-hidden") != "true"]
+    assert len(drawings) > 20
+    assert all(a.get("role") == "img" and a.get("aria-label") for a in drawings)
+    headings = [int(tag[1]) for tag in tags if re.fullmatch(r"h\d", tag)]
+    assert all(after - before <= 1 for before, after in pairwise(headings))
+
+
+def test_eight_busy_gpus_fit_in_300_kb() -> None:
+    """A day of five-minute cells, each of six states and no two alike, stays a small page."""
+    step = 300 * NANOSECONDS_PER_SECOND
+    noisy = tuple(
+        StripCell(
+            NOW - (288 - number) * step,
+            NOW - (287 - number) * step,
+            {
+                state: 1 + (number * 7 + rank * 13) % 29
+                for rank, state in enumerate(STATE_ORDER[:6])
+            },
+        )
+        for number in range(288)
+    )
+    report = node_report()
+    devices = tuple(
+        replace(
+            device_report(0, STORIES[0]),
+            device=replace(report.devices[0].device, uuid=f"GPU-{index}", index=index),
+            strip=noisy,
+        )
+        for index in range(8)
+    )
+    assert len(page_of(replace(report, devices=devices))) < 300_000
+
+
+def test_texts_from_outside_are_escaped() -> None:
+    """A workload may call itself what it likes."""
+    report = node_report()
+    holding = report.devices[0].holdings[0]
+    evil = replace(holding, workload=replace(holding.workload, key="<script>alert(1)</script>"))
+    devices = (replace(report.devices[0], holdings=(evil,)),)
+    document = page_of(replace(report, devices=devices))
+    assert "<script" not in document
+    assert "&lt;script&gt;alert(1)" in document
+
+
+def test_the_page_renews_itself_unless_told_not_to() -> None:
+    """A reader can stop it, an operator can turn it off."""
+    refresh = 'http-equiv="refresh" content="60"'
+    assert refresh in page_of(node_report())
+    paused = page_of(node_report(), is_paused=True)
+    assert refresh not in paused
+    assert "Renew automatically" in paused
+    never = page_of(node_report(), 0.0)
+    assert "refresh" not in never
+
+
+def test_a_page_without_gpus_says_why() -> None:
+    """Before the first sample and without a driver there is a sentence, not an empty page."""
+    assert "No sample has been taken yet" in page_of(None)
+    report = node_report()
+    agent = replace(report.agent, trouble="libnvidia-ml.so.1 was not found")
+    empty = replace(report, devices=(), advice=(), agent=agent)
+    assert "libnvidia-ml.so.1 was not found" in page_of(empty)

@@ -1,0 +1,269 @@
+"""A node as its agent would report it, made by hand: one GPU for each story a page must tell."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from publish_advice import node_advice
+from publish_stories import (
+    GIB,
+    HOUR,
+    INSTANCE,
+    NOW,
+    PARENT,
+    STORIES,
+    TRAINING,
+    Story,
+    uuid_of,
+)
+from rightsizer.domain.device import Device, MigInstance
+from rightsizer.domain.histogram import Histogram
+from rightsizer.domain.metric import series_key
+from rightsizer.domain.reading import Process, Reading
+from rightsizer.domain.report import (
+    AgentReport,
+    DeviceReport,
+    JobReport,
+    Report,
+    StripCell,
+    Totals,
+)
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.signal_metric import DISTRIBUTION_SIGNALS
+from rightsizer.domain.snapshot import CollectorOutcome
+from rightsizer.domain.state import Cause, Resource, State, Tier
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, nanoseconds
+from rightsizer.domain.window import Provisioning, ResourceProvisioning
+from rightsizer.domain.workload import Holding
+
+_ACHIEVED = {
+    State.IDLE_EMPTY: (Cause.IDLE, 0.0),
+    State.IDLE_HELD: (Cause.IDLE, 0.0),
+    State.HIDDEN_STALL: (Cause.STALLED, 0.02),
+    State.STORAGE_BOUND: (Cause.STORAGE, 0.2),
+    State.HOST_BOUND: (Cause.HOST, 0.3),
+    State.PCIE_BOUND: (Cause.PCIE, 0.4),
+    State.LAUNCH_BOUND: (Cause.LAUNCH, 0.2),
+    State.COMPUTE_BOUND: (Cause.HEADROOM, 0.85),
+    State.MEMORY_BANDWIDTH_BOUND: (Cause.HEADROOM, 0.85),
+    State.PRODUCTIVE: (Cause.HEADROOM, 0.55),
+}
+
+
+def node_report(generation: int = 1) -> Report:
+    """The whole node, MIG parent and instance among its eight GPUs."""
+    return Report(
+        generation,
+        NOW,
+        tuple(device_report(index, story) for index, story in enumerate(STORIES)),
+        node_advice(),
+        agent_report(),
+    )
+
+
+def full_report(count: int = 8) -> Report:
+    """As many whole GPUs that give everything which can be exported, for counting series."""
+    story = replace(STORIES[0], needs=dict.fromkeys(Resource, 0.5))
+    devices = []
+    for index in range(count):
+        report = device_report(0, story)
+        device = replace(report.device, uuid=uuid_of(index + 100), index=index)
+        holding = Holding(replace(TRAINING, key=f"kubernetes/research/job-{index}"), 1.0)
+        signals = dict.fromkeys(Signal, 0.5) | dict(report.signals)
+        devices.append(
+            replace(report, device=device, signals=signals, holdings=(holding,)),
+        )
+    return Report(1, NOW, tuple(devices), node_advice(), agent_report())
+
+
+def device_report(index: int, story: Story) -> DeviceReport:
+    """A story's device as it stands at the end of its day."""
+    device = _device(index)
+    is_silent = story.tier is Tier.NONE or story.down is not None
+    signals = {} if is_silent else _signals(story)
+    last_sample = NOW - 9 * HOUR if story.down else NOW
+    strip = _strip(story)
+    return DeviceReport(
+        device,
+        story.down,
+        last_sample,
+        None if is_silent else Reading(device.uuid, NOW, signals, processes=(Process(4242),)),
+        signals,
+        _state(story),
+        frozenset() if is_silent else frozenset(story.conditions),
+        story.tier,
+        _totals(story, strip),
+        {} if is_silent else {name: _provisioning(story) for name in ("24h", "7d", "current")},
+        strip,
+        (Holding(story.workload, 1.0),) if story.workload else (),
+    )
+
+
+def agent_report() -> AgentReport:
+    """An agent in good health, with a job that failed once."""
+    return AgentReport(
+        "0.1.0",
+        "nvml",
+        NOW - 26 * HOUR,
+        1.0,
+        collectors={
+            "nvml": CollectorOutcome(True, 0.0123),
+            "processes": CollectorOutcome(False, 1.0),
+        },
+        jobs=(
+            JobReport(
+                "recommender",
+                runs=156,
+                failures=1,
+                last_start=NOW - 300 * 10**9,
+                last_success=NOW - 299 * 10**9,
+                last_duration_seconds=0.21,
+            ),
+            JobReport("history_flush", runs=26),
+        ),
+        counters={
+            "rightsizer_samples_total": 93600.0,
+            series_key("rightsizer_log_messages_total", level="warning"): 3.0,
+            series_key(
+                "rightsizer_advice_outcomes_total", reason="IdleHeld", outcome="succeeded"
+            ): 2.0,
+        },
+        gauges={"rightsizer_history_size_bytes": 25e6},
+    )
+
+
+def _device(index: int) -> Device:
+    is_ampere = index in {PARENT, INSTANCE}
+    mig = MigInstance(uuid_of(PARENT), "3g.40gb", 2, 0, 3 / 7, 4 / 8) if index == INSTANCE else None
+    return Device(
+        uuid_of(index),
+        min(index, PARENT) if index <= INSTANCE else 7,
+        "NVIDIA A100-SXM4-80GB" if is_ampere else "NVIDIA H100 80GB HBM3",
+        "A100-SXM4-80GB" if is_ampere else "H100-SXM5-80GB",
+        "Ampere" if is_ampere else "Hopper",
+        f"00000000:{0x19 + index:02X}:00.0",
+        0 if index < 4 else 1,
+        mig,
+        has_mig_instances=index == PARENT,
+        memory_total_bytes=80 * GIB * (mig.memory_share if mig else 1.0),
+        power_limit_watts=None if mig else 700.0,
+    )
+
+
+def _signals(story: Story) -> dict[Signal, float]:
+    memory_total = 80 * GIB
+    return {
+        Signal.GPU_BUSY: story.busy,
+        Signal.SM_ACTIVE: story.sm,
+        Signal.SM_WORK: story.sm * 0.97,
+        Signal.TENSOR_ACTIVE: story.tensor,
+        Signal.DRAM_ACTIVE: story.dram,
+        Signal.MEMORY_USED: story.memory,
+        Signal.MEMORY_USED_BYTES: story.memory * memory_total,
+        Signal.MEMORY_TOTAL_BYTES: memory_total,
+        Signal.POWER: story.power,
+        Signal.POWER_WATTS: 70 + story.power * 630,
+        Signal.POWER_LIMIT_WATTS: 700.0,
+        Signal.ENERGY_JOULES: 123_456_789.5,
+        Signal.TEMPERATURE_CELSIUS: 31 + 35 * story.power,
+        Signal.SM_CLOCK_HERTZ: 1.92e9,
+        Signal.CLOCK_EVENT_REASONS: float(story.clock_event_reasons),
+        Signal.PCIE_LINK_GENERATION: 5.0,
+        Signal.PCIE_LINK_WIDTH: 16.0,
+        Signal.PROCESS_COUNT: 1.0,
+    }
+
+
+def _state(story: Story) -> State:
+    if story.down or not story.day:
+        return State.UNKNOWN
+    shares = story.day[-1][1]
+    return max(shares, key=lambda state: shares[state])
+
+
+def _strip(story: Story) -> tuple[StripCell, ...]:
+    cells: list[StripCell] = []
+    start = NOW - 24 * HOUR
+    step = HOUR // 6
+    for hours, shares in story.day:
+        for number in range(round(hours * 6)):
+            # A slow wave, so that neighbors differ as they do in life.
+            swing = 0.15 * (((number * 7) % 11) / 10 - 0.5)
+            bent = _bent(shares, swing)
+            states = {state: round(share * step) for state, share in bent.items()}
+            largest = max(states, key=lambda state: states[state])
+            states[largest] += step - sum(states.values())
+            cells.append(StripCell(start, start + step, states))
+            start += step
+    return tuple(cells)
+
+
+def _bent(shares: Mapping[State, float], swing: float) -> dict[State, float]:
+    if len(shares) == 1:
+        return dict(shares)
+    first, *others = shares
+    moved = min(max(shares[first] * swing, -shares[first] / 2), (1 - shares[first]) / 2)
+    rest = 1 - shares[first]
+    return {first: shares[first] + moved} | {
+        state: shares[state] * (rest - moved) / rest for state in others
+    }
+
+
+def _totals(story: Story, strip: Sequence[StripCell]) -> Totals:
+    state_seconds = dict.fromkeys(State, 0.0)
+    waste_seconds = dict.fromkeys(Cause, 0.0)
+    used = 0.0
+    for cell in strip:
+        for state, time in cell.states.items():
+            state_seconds[state] += time / NANOSECONDS_PER_SECOND
+    for state, duration in state_seconds.items():
+        if state is not State.UNKNOWN:
+            cause, achieved = _ACHIEVED[state]
+            used += duration * achieved
+            waste_seconds[cause] += duration * (1 - achieved)
+    return Totals(
+        state_seconds,
+        story.conditions,
+        waste_seconds,
+        {cause: duration * 300 for cause, duration in waste_seconds.items()},
+        used,
+        used * 600,
+        {} if story.tier is Tier.NONE else _distributions(story),
+    )
+
+
+def _distributions(story: Story) -> dict[Signal, Histogram]:
+    levels = (story.busy, story.sm, story.tensor, story.dram, story.memory, story.power)
+    distributions = {}
+    for signal, level in zip(DISTRIBUTION_SIGNALS, levels, strict=True):
+        histogram = Histogram()
+        histogram.add(level, nanoseconds(60_000.0))
+        histogram.add(level / 2, nanoseconds(20_000.5))
+        histogram.add(0.0, nanoseconds(6_399.5))
+        distributions[signal] = histogram
+    return distributions
+
+
+def _provisioning(story: Story) -> Provisioning:
+    resources = {
+        resource: ResourceProvisioning(
+            demand=need / 1.15,
+            need=need,
+            overprovisioned=max(0.0, 1 - need),
+            saturated=0.42 if need > 0.9 else 0.0,
+            underprovisioned=story.pressed.get(resource, 0.0)
+            if resource is Resource.MEMORY
+            else None,
+        )
+        for resource, need in story.needs.items()
+    }
+    under = max(story.pressed.values(), default=0.0)
+    largest = max(story.needs.values())
+    return Provisioning(
+        resources,
+        overprovisioned=0.0 if under > 0 else max(0.0, 1 - largest),
+        underprovisioned=under,
+        compute_need_at_least=story.needs[Resource.COMPUTE] * 0.8,
+        tier=story.tier,
+        coverage_ratio=0.99,
+        active_seconds=50_000.0,
+    )
