@@ -72,7 +72,11 @@ def test_starts_the_documented_commands() -> None:
     file = "/etc/rightsizer/rightsizer.yaml"
     assert SERVICE["ExecStartPre"] == [f"/usr/bin/rightsizer check-config {file}"]
     assert SERVICE["ExecStart"] == [f"/usr/bin/rightsizer agent --config.file={file}"]
-    assert SERVICE["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+
+
+def test_offers_no_reload() -> None:
+    """A new configuration takes a restart; a hang-up would end the agent."""
+    assert "ExecReload" not in SERVICE
 
 
 def test_is_watched() -> None:

@@ -91,6 +91,12 @@ class Accounts:
             self._closed.extend(account.windows.add(entry))
         return entries
 
+    def begin(self) -> None:
+        """Count totals from 0 again; windows stay as they are."""
+        for account in self._accounts.values():
+            account.totals = RunningTotals()
+            account.whole = WindowBuilder(account.windows.uuid)
+
     def restore(self, window: Window) -> None:
         """Put back a window from a history; oldest first for each device."""
         self._account(window.uuid).windows.restore(window)

@@ -7,6 +7,7 @@ kept as bytes; the running sums for the exported spans are kept up by adding and
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Final
 
@@ -25,6 +26,8 @@ _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 FINE_SPAN: Final = 5 * _MINUTE
 """The span of the smallest window that is kept; it divides the hour."""
+_DECODED: Final = 32
+"""Windows of a ring that stay decoded; rules ask for the last two hours again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class _Ring:
 
     def __init__(self, uuid: str, kept: Nanoseconds, summed: Nanoseconds) -> None:
         self._uuid, self._kept, self._summed = uuid, kept, summed
+        self._decode = lru_cache(_DECODED)(partial(decode, uuid))
         self._closed: deque[_Closed] = deque()
         self._sum = WindowBuilder(uuid)
         self._left = 0  # How many of the oldest windows have already left the sum.
@@ -57,7 +61,7 @@ class _Ring:
 
     def since(self, start: Nanoseconds) -> Iterable[Window]:
         """The closed windows that begin at a time or later."""
-        return (decode(self._uuid, closed.data) for closed in self._closed if closed.start >= start)
+        return (self._decode(closed.data) for closed in self._closed if closed.start >= start)
 
     def cells(self, start: Nanoseconds) -> tuple[StripCell, ...]:
         """The states of the closed windows that begin at a time or later."""

@@ -71,11 +71,13 @@ class Accountant:
         self._latest = report
         return report
 
-    def remember(self, snapshot: Snapshot) -> None:
-        """Account for a snapshot of the past, without publishing it."""
+    def remember(self, snapshots: Iterable[Snapshot]) -> None:
+        """Account for the past without publishing it; counters start at 0 after it."""
         with self._lock:
-            self._accounts.post(apply(snapshot, self._policies))
+            for snapshot in snapshots:
+                self._accounts.post(apply(snapshot, self._policies))
             self._accounts.take_closed()
+            self._accounts.begin()
 
     def restore(self, devices: Iterable[KnownDevice], windows: Iterable[Window]) -> int:
         """Put back devices and windows from a history; how many windows."""

@@ -110,8 +110,7 @@ def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
         interval=nanoseconds(demo.memory_tick_seconds),
         duration=span,
     )
-    while (snapshot := source.read()) is not None:
-        agent.accountant.remember(snapshot)
+    agent.accountant.remember(iter(source.read, None))
 
 
 def _settings(demo: DemoSettings) -> Settings:

@@ -59,7 +59,6 @@ def completed(device: Device, board: Board) -> Device:
         return device
     share = 1.0 if device.mig is None else device.mig.memory_share
     figures: dict[str, Any] = {
-        "architecture": board.architecture,
         "memory_total_bytes": board.memory_bytes * share,
         "power_limit_watts": board.power_limit_watts,
         "sm_clock_maximum_hertz": board.sm_clock_maximum_hertz,
@@ -71,6 +70,7 @@ def completed(device: Device, board: Board) -> Device:
     return replace(
         device,
         board=board.key,
+        architecture=device.architecture or board.architecture,
         achievable_compute_ratio=board.achievable_compute_ratio,
         achievable_bandwidth_ratio=board.achievable_bandwidth_ratio,
         assumed=(*device.assumed, *assumed),
