@@ -220,6 +220,7 @@ def _totals(story: Story, strip: Sequence[StripCell]) -> Totals:
             cause, achieved = _ACHIEVED[state]
             used += duration * achieved
             waste_seconds[cause] += duration * (1 - achieved)
+    distributions = {} if story.tier is Tier.NONE else _distributions(story)
     return Totals(
         state_seconds,
         story.conditions,
@@ -227,7 +228,8 @@ def _totals(story: Story, strip: Sequence[StripCell]) -> Totals:
         {cause: duration * 300 for cause, duration in waste_seconds.items()},
         used,
         used * 600,
-        {} if story.tier is Tier.NONE else _distributions(story),
+        distributions,
+        {signal: (found.mean() or 0.0) * 86_400 for signal, found in distributions.items()},
     )
 
 

@@ -26,6 +26,7 @@ class RunningTotals:
         self._used_seconds = 0.0
         self._used_joules = 0.0
         self._distributions: dict[Signal, Histogram] = {}
+        self._signal_seconds: dict[Signal, float] = {}
 
     def add(self, entry: Entry) -> None:
         """Add one stretch of the device's time."""
@@ -35,7 +36,7 @@ class RunningTotals:
             self._conditions[condition] += duration
         for signal, value in entry.signals.items():
             if signal in _RATIOS:
-                self._distribution(signal).add(value, duration)
+                self._add_signal(signal, value, duration)
         if entry.used_ratio is not None:
             self._add_waste(entry, entry.used_ratio)
 
@@ -49,6 +50,7 @@ class RunningTotals:
             used_seconds=self._used_seconds,
             used_joules=self._used_joules,
             distributions=dict(self._distributions),
+            signal_seconds=dict(self._signal_seconds),
         )
 
     @property
@@ -56,11 +58,13 @@ class RunningTotals:
         """All the time that has a state."""
         return self._states.total()
 
-    def _distribution(self, signal: Signal) -> Histogram:
+    def _add_signal(self, signal: Signal, value: float, duration: Nanoseconds) -> None:
         found = self._distributions.get(signal)
         if found is None:
             found = self._distributions[signal] = Histogram()
-        return found
+            self._signal_seconds[signal] = 0.0
+        found.add(value, duration)
+        self._signal_seconds[signal] += value * seconds(duration)
 
     def _add_waste(self, entry: Entry, used_ratio: float) -> None:
         length, joules = seconds(entry.duration), entry.energy_joules or 0.0

@@ -29,6 +29,8 @@ class Totals:
     used_joules: float
     distributions: Mapping[Signal, Histogram]
     """Of all the seconds whose signal is known; weights are nanoseconds."""
+    signal_seconds: Mapping[Signal, float] = field(default_factory=dict)
+    """The exact integral of each of these signals over time; a distribution knows bins only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from rightsizer.domain.device import Device
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.finding import Finding
 from rightsizer.domain.report import Totals
-from rightsizer.domain.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 from rightsizer.domain.window import Provisioning, Window
 from rightsizer.publish.json_form import advice_form, finding_form
 from rightsizer.runtime.agent import rules_of
@@ -168,7 +168,7 @@ def _device_form(summary: DeviceSummary) -> dict[str, Any]:
 def _signals_form(totals: Totals) -> Mapping[str, Any]:
     return {
         str(signal): {
-            "mean": found.mean(),
+            "mean": totals.signal_seconds[signal] * NANOSECONDS_PER_SECOND / found.total,
             "p50": found.quantile(0.5),
             "p95": found.quantile(0.95),
             "p99": found.quantile(0.99),

@@ -114,7 +114,9 @@ def _add_totals(families: Families, uuid: str, totals: Totals) -> None:
     for signal in DISTRIBUTION_SIGNALS:
         if signal in totals.distributions:
             name = distribution_metric_name(signal)
-            families.add_histogram(name, totals.distributions[signal], uuid)
+            families.add_histogram(
+                name, totals.distributions[signal], totals.signal_seconds[signal], uuid
+            )
 
 
 def _add_readings(families: Families, report: DeviceReport) -> None:

@@ -77,7 +77,9 @@ class Families:
         """Add a series of an info metric."""
         self.add(name, 1.0, *labels)
 
-    def add_histogram(self, name: str, histogram: Histogram, *labels: str) -> None:
+    def add_histogram(
+        self, name: str, histogram: Histogram, sum_seconds: float, *labels: str
+    ) -> None:
         """Add a histogram whose weights are nanoseconds; it counts whole seconds."""
         names = METRICS[name].labels
         samples = self._samples[name]
@@ -90,7 +92,7 @@ class Families:
         samples.append(Sample(bucket, label_set((*names, "le"), (*labels, "+Inf")), total))
         plain = label_set(names, labels)
         samples.append(Sample(f"{name}_count", plain, total))
-        samples.append(Sample(f"{name}_sum", plain, _sum_seconds(histogram)))
+        samples.append(Sample(f"{name}_sum", plain, sum_seconds))
 
     def __iter__(self) -> Iterator[Metric]:
         for name, samples in self._samples.items():
@@ -98,11 +100,6 @@ class Families:
                 family = empty_family(METRICS[name])
                 family.samples = samples
                 yield family
-
-
-def _sum_seconds(histogram: Histogram) -> float:
-    weighted = sum(percent * weight for percent, weight in histogram.items())
-    return weighted / 100 / NANOSECONDS_PER_SECOND
 
 
 def _escaped(value: str) -> str:
