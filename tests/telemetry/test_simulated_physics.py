@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.clock_event import ClockEvent
+from rightsizer.domain.pcie import link_bytes_per_second
 from rightsizer.telemetry.simulated.activity import IDLE, Activity, Load
 from rightsizer.telemetry.simulated.physics import (
-    GPU_IDLE,
-    SOFTWARE_POWER_CAP,
-    SOFTWARE_THERMAL_SLOWDOWN,
-    link_bytes_per_second,
     nvlink_is_up,
     settle,
     surroundings_of,
@@ -86,7 +84,7 @@ def test_the_clock_falls_exactly_when_the_driver_says_why(board: Board, activity
     """A busy board is below its highest clock if and only if a cap is among the reasons."""
     around = surroundings_of(board)
     found = settle(around, Load.of(activity), has_context=True)
-    capped = found.clock_event_reasons & (SOFTWARE_POWER_CAP | SOFTWARE_THERMAL_SLOWDOWN)
+    capped = found.clock_event_reasons & (ClockEvent.SW_POWER_CAP | ClockEvent.SW_THERMAL_SLOWDOWN)
     assert (found.sm_clock_hertz < around.sm_clock_maximum_hertz) == bool(capped)
     assert found.sm_clock_hertz > 0.0
 
@@ -105,7 +103,7 @@ def test_an_idle_h100_is_as_measured() -> None:
     found = settle(surroundings_of(H100), IDLE, has_context=False)
     assert found.power_watts == pytest.approx(69.85, abs=1.0)
     assert found.sm_clock_hertz == pytest.approx(345e6)
-    assert (found.performance_state, found.clock_event_reasons) == (0, GPU_IDLE)
+    assert (found.performance_state, found.clock_event_reasons) == (0, ClockEvent.GPU_IDLE)
     assert (found.pcie_generation, found.pcie_width) == (5, 16)
 
 
@@ -120,7 +118,7 @@ def test_a_saturated_h100_runs_into_its_limit() -> None:
     """Full tensor cores take more than 700 W: the clock falls by a tenth or more."""
     found = settle(surroundings_of(H100), Load.of(SATURATING), has_context=True)
     assert found.power_watts == pytest.approx(700.0)
-    assert found.clock_event_reasons == SOFTWARE_POWER_CAP
+    assert found.clock_event_reasons == ClockEvent.SW_POWER_CAP
     assert found.sm_clock_hertz < 0.9 * 1980e6
 
 
@@ -152,7 +150,7 @@ def test_heat_lowers_the_clock_before_power_does() -> None:
     """In a hot aisle the reason is thermal and the draw stays under the power limit."""
     around = surroundings_of(H100, ambient_celsius=60.0)
     found = settle(around, Load.of(TRAINING), has_context=True)
-    assert found.clock_event_reasons == SOFTWARE_THERMAL_SLOWDOWN
+    assert found.clock_event_reasons == ClockEvent.SW_THERMAL_SLOWDOWN
     assert found.power_watts < around.power_limit_watts
     assert found.temperature_celsius == pytest.approx(87.0, abs=0.5)
 

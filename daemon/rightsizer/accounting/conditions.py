@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.accounting.signals import clock_ratio, highest
+from rightsizer.domain.clock_event import ClockEvent
 from rightsizer.domain.device import Device
 from rightsizer.domain.settings import setting
 from rightsizer.domain.signal import Signal
@@ -12,13 +13,6 @@ from rightsizer.domain.state import Condition
 from rightsizer.domain.workload import Allocator
 
 __all__ = ["CONDITIONS", "ConditionSettings", "conditions"]
-
-SOFTWARE_POWER_CAP: Final = 0x0000000000000004
-HARDWARE_SLOWDOWN: Final = 0x0000000000000008
-SOFTWARE_THERMAL: Final = 0x0000000000000020
-HARDWARE_THERMAL: Final = 0x0000000000000040
-HARDWARE_POWER_BRAKE: Final = 0x0000000000000080
-"""NVML's bits of `clock_event_reasons` (nvml.h, nvmlClocksEventReason*)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +90,7 @@ def conditions(
     )
 
 
-def _throttled_by(*bits: int) -> _Test:
-    mask = 0
-    for bit in bits:
-        mask |= bit
-
+def _throttled_by(mask: ClockEvent) -> _Test:
     def holds(signals: Signals, device: Device, _: Allocator, settings: ConditionSettings) -> bool:
         return (
             bool(int(signals.get(Signal.CLOCK_EVENT_REASONS, 0)) & mask)
@@ -118,7 +108,7 @@ def _hardware_slowdown(
     signals: Signals, _device: Device, _allocator: Allocator, _: ConditionSettings
 ) -> bool:
     reasons = int(signals.get(Signal.CLOCK_EVENT_REASONS, 0))
-    return bool(reasons & (HARDWARE_SLOWDOWN | HARDWARE_POWER_BRAKE))
+    return bool(reasons & (ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN))
 
 
 def _link_degraded(
@@ -163,9 +153,12 @@ def _no_tensor_cores(
     )
 
 
+_POWER: Final = ClockEvent.SW_POWER_CAP | ClockEvent.HW_POWER_BRAKE_SLOWDOWN
+_THERMAL: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
+
 CONDITIONS: Final[tuple[tuple[Condition, _Test], ...]] = (
-    (Condition.POWER_THROTTLED, _throttled_by(SOFTWARE_POWER_CAP, HARDWARE_POWER_BRAKE)),
-    (Condition.THERMAL_THROTTLED, _throttled_by(SOFTWARE_THERMAL, HARDWARE_THERMAL)),
+    (Condition.POWER_THROTTLED, _throttled_by(_POWER)),
+    (Condition.THERMAL_THROTTLED, _throttled_by(_THERMAL)),
     (Condition.HARDWARE_SLOWDOWN, _hardware_slowdown),
     (Condition.PCIE_LINK_DEGRADED, _link_degraded),
     (Condition.NEAR_OUT_OF_MEMORY, _near_out_of_memory),

@@ -6,23 +6,14 @@ from typing import Final
 
 from rightsizer.accounting.power import Draws
 from rightsizer.domain.device import Device
+from rightsizer.domain.pcie import link_bytes_per_second
 from rightsizer.domain.reading import Reading
 from rightsizer.domain.settings import setting
 from rightsizer.domain.signal import HOST_SIGNALS, PIPES, SIGNALS, Signal
 from rightsizer.domain.state import Tier
 from rightsizer.domain.units import Unit
 
-__all__ = ["SignalSettings", "clock_ratio", "derive", "highest", "pcie_bytes_per_second", "tier_of"]
-
-_PCIE_LANE_BYTES_PER_SECOND: Final = {
-    1: 0.25e9,
-    2: 0.5e9,
-    3: 0.985e9,
-    4: 1.969e9,
-    5: 3.938e9,
-    6: 7.563e9,
-}
-"""One direction of one lane by generation (PCI-SIG: line rate less its encoding)."""
+__all__ = ["SignalSettings", "clock_ratio", "derive", "highest", "tier_of"]
 
 _RATIOS: Final = frozenset(s for s, spec in SIGNALS.items() if spec.unit is Unit.RATIO)
 _PROFILING: Final = frozenset({Signal.SM_ACTIVE, Signal.DRAM_ACTIVE, *PIPES})
@@ -99,19 +90,13 @@ def clock_ratio(signals: Mapping[Signal, float], device: Device) -> float:
     """SM clock over its maximum, 1 where either is unknown."""
     clock = signals.get(Signal.SM_CLOCK_HERTZ)
     maximum = signals.get(Signal.SM_CLOCK_MAXIMUM_HERTZ) or device.sm_clock_maximum_hertz
-    return min(1.0, clock / maximum) if clock is not None and maximum else 1.0
+    return _ratio(clock / maximum) if clock is not None and maximum else 1.0
 
 
 def highest(signals: Mapping[Signal, float], *names: Signal) -> float | None:
     """The largest of these signals, `None` where none is known."""
     known = [signals[name] for name in names if name in signals]
     return max(known) if known else None
-
-
-def pcie_bytes_per_second(generation: float, width: float) -> float | None:
-    """One direction of a PCIe link; `None` for a generation that does not exist."""
-    lane = _PCIE_LANE_BYTES_PER_SECOND.get(int(generation))
-    return lane * width if lane is not None and width > 0 else None
 
 
 def _ratio(value: float) -> float:
@@ -137,7 +122,7 @@ def _derive_power(signals: dict[Signal, float], device: Device, draws: Draws) ->
 def _derive_links(signals: dict[Signal, float], device: Device) -> None:
     generation = signals.get(Signal.PCIE_LINK_GENERATION, device.pcie_generation_maximum)
     width = signals.get(Signal.PCIE_LINK_WIDTH, device.pcie_width_maximum)
-    pcie = pcie_bytes_per_second(generation, width) if generation and width else None
+    pcie = link_bytes_per_second(generation, width) if generation and width else None
     for signal, quantity, capacity in (
         (Signal.PCIE_RECEIVE, Signal.PCIE_RECEIVE_BYTES_PER_SECOND, pcie),
         (Signal.PCIE_TRANSMIT, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND, pcie),

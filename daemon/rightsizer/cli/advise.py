@@ -9,6 +9,7 @@ from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.replay_text import finding_line
 from rightsizer.publish.json_form import advice_form, finding_form
 from rightsizer.runtime.advise import advise
+from rightsizer.runtime.settings import Settings
 
 __all__ = ["COMMAND"]
 
@@ -20,7 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="history_path",
         type=Path,
         metavar="FILE",
-        help="the history; the configuration's history.path otherwise",
+        help="the history; without it history.path of the configuration "
+        f"(default: {Settings().history.path})",
     )
     parser.add_argument("--json", action="store_true", help="answer in JSON")
     add_config_flag(parser)

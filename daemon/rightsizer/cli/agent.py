@@ -5,39 +5,51 @@ from dataclasses import replace
 
 from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.runtime.service import serve
-from rightsizer.runtime.settings import Settings, SimulatedSettings
+from rightsizer.runtime.settings import PathSettings, Settings, SimulatedSettings
+from rightsizer.telemetry.simulated.scenario import packaged_scenarios
 
 __all__ = ["COMMAND", "add_source_flags", "with_source_flags"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The agent's flags; a flag goes before the file."""
+    default = Settings()
     add_config_flag(parser)
     parser.add_argument(
         "--web.listen-address",
         dest="listen_addresses",
         action="append",
         metavar="ADDRESS",
-        help="where to listen, as host:port, :port or [::1]:port; may be repeated",
+        help="where to listen, as host:port, :port or [::1]:port; may be repeated; without it "
+        f"web.listen_addresses of the configuration (default: {default.web.listen_addresses[0]})",
     )
     parser.add_argument(
         "--history.path",
         dest="history_path",
         metavar="FILE",
-        help="the history's database; '' to keep nothing over a restart",
+        help="the history's database, '' to keep nothing over a restart; without it "
+        f"history.path of the configuration (default: {default.history.path})",
     )
     add_source_flags(parser)
 
 
 def add_source_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that say what is read."""
-    parser.add_argument("--path.procfs", dest="procfs", metavar="DIR", help="mount point of procfs")
-    parser.add_argument("--path.sysfs", dest="sysfs", metavar="DIR", help="mount point of sysfs")
+    default = PathSettings()
+    for name, path in (("procfs", default.procfs), ("sysfs", default.sysfs)):
+        parser.add_argument(
+            f"--path.{name}",
+            dest=name,
+            metavar="DIR",
+            help=f"mount point of {name}; without it path.{name} of the configuration "
+            f"(default: {path})",
+        )
     parser.add_argument(
         "--simulated.scenario",
         dest="scenario",
         metavar="NAME",
-        help="read a simulated node in place of the real driver",
+        help="read a simulated node in place of the real driver: one of "
+        f"{', '.join(packaged_scenarios())}, or a scenario file",
     )
 
 

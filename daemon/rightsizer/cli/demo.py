@@ -19,13 +19,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="listen_address",
         default=default.listen_address,
         metavar="ADDRESS",
-        help="where to listen",
+        help="where to listen, as host:port",
     )
     parser.add_argument(
         "--speed",
         type=_positive,
         default=default.speed,
-        help="simulated seconds a second; the first day passes at this speed",
+        metavar="FACTOR",
+        help="simulated seconds in a second; the first day passes at this speed",
     )
     parser.add_argument(
         "--days-before",
@@ -33,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=_not_negative,
         default=default.days_before,
         metavar="DAYS",
-        help="days that the node remembers at the start",
+        help="days that the node remembers at the start, 0 to 30",
     )
 
 
@@ -52,17 +53,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
     return value
 
 
 def _not_negative(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 0 <= value <= 30:  # noqa: PLR2004 - the longest window is thirty days.
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of days from 0 to 30")
     return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
 
 
 COMMAND = Command("demo", "run a simulated node in fast motion, page and all", configure, run)

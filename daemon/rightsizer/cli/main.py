@@ -55,6 +55,15 @@ def entry_point() -> None:
     sys.exit(main(sys.argv[1:]))
 
 
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Tells the default of each flag that has one to tell."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default is None or isinstance(action.default, bool):
+            return action.help
+        return super()._get_help_string(action)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rightsizer",
@@ -67,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
             command.name,
             help=command.summary,
             description=command.description or command.summary,
-            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+            formatter_class=_HelpFormatter,
         )
         command.configure(sub)
         sub.set_defaults(command=command.name, run=command.run)

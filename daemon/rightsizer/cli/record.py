@@ -2,17 +2,20 @@
 
 import argparse
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 from rightsizer.cli.agent import add_source_flags, with_source_flags
 from rightsizer.cli.command import Command, add_config_flag, duration, settings_of
+from rightsizer.domain.errors import RecordingError
 from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import nanoseconds
-from rightsizer.edge.clock import SystemClock
+from rightsizer.domain.units import Nanoseconds, nanoseconds
+from rightsizer.edge.clock import Clock, SystemClock
 from rightsizer.runtime.coordinator import Coordinator
 from rightsizer.runtime.log import configure as configure_log
 from rightsizer.runtime.service import stop_on_signals
+from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.sources import live_source
 from rightsizer.telemetry.recorded.writer import RecordingWriter
 
@@ -28,13 +31,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--duration",
         type=duration,
         metavar="TIME",
-        help="how long to record, as in 90s or 10m; until a signal otherwise",
+        help="how long to record, as in 90s or 10m; without it until a signal comes",
     )
     parser.add_argument(
         "--interval",
         type=duration,
         metavar="TIME",
-        help="time between two readings; the configuration's sampling.interval otherwise",
+        help="time between two readings, as in 500ms or 5s; without it sampling.interval of the "
+        f"configuration (default: {Settings().sampling.interval:g}s)",
     )
     add_source_flags(parser)
     add_config_flag(parser)
@@ -49,25 +53,52 @@ def run(arguments: argparse.Namespace) -> int:
         )
     configure_log(settings.log.format, settings.log.level)
     clock, stop = SystemClock(), stop_on_signals()
-    interval = nanoseconds(settings.sampling.interval)
-    with RecordingWriter(arguments.file) as writer:
-        source = live_source(settings, clock).source
-        until = (
-            None if arguments.duration is None else clock.time() + nanoseconds(arguments.duration)
-        )
-
-        def keep(snapshot: Snapshot) -> None:
-            writer.write(snapshot)
-            if until is not None and clock.time() >= until:
-                stop.set()
-
-        coordinator = Coordinator(source, clock, interval, keep)
-        try:
-            coordinator.run(stop)
-        finally:
-            source.close()
-    print(f"{arguments.file}: {coordinator.samples} snapshots", file=sys.stderr)
+    duration = arguments.duration
+    source = live_source(settings, clock).source
+    try:
+        with RecordingWriter(arguments.file) as writer:
+            until = None if duration is None else clock.time() + nanoseconds(duration)
+            recorder = _Recorder(writer, clock, stop, until)
+            interval = nanoseconds(settings.sampling.interval)
+            Coordinator(source, clock, interval, recorder.keep).run(stop)
+    finally:
+        source.close()
+    if recorder.failure is not None:
+        raise recorder.failure
+    print(f"{arguments.file}: {recorder.kept} snapshots", file=sys.stderr)
+    if recorder.trouble is not None:
+        print(f"rightsizer: warning: {recorder.trouble}", file=sys.stderr)
     return 0
+
+
+class _Recorder:
+    """Writes snapshots until it is time to stop, or the disk takes no more."""
+
+    def __init__(
+        self,
+        writer: RecordingWriter,
+        clock: Clock,
+        stop: threading.Event,
+        until: Nanoseconds | None,
+    ) -> None:
+        self._writer, self._clock = writer, clock
+        self._stop, self._until = stop, until
+        self.kept = 0
+        self.failure: RecordingError | None = None
+        self.trouble: str | None = None
+        """Why the last snapshot had no devices, `None` where it had."""
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Write one snapshot."""
+        try:
+            self._writer.write(snapshot)
+            self.kept += 1
+        except RecordingError as error:
+            self.failure = error
+        self.trouble = snapshot.trouble
+        is_over = self._until is not None and self._clock.time() >= self._until
+        if is_over or self.failure is not None:
+            self._stop.set()
 
 
 COMMAND = Command("record", "keep what is read in a file", configure, run)

@@ -9,6 +9,7 @@ from pathlib import Path
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.replay_text import replay_text
+from rightsizer.domain.errors import UsageError
 from rightsizer.runtime.filling import Filling
 from rightsizer.runtime.replay import replay, replay_form
 from rightsizer.runtime.timeline import Timeline
@@ -29,24 +30,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--board",
         metavar="KEY",
-        help="board of the catalogue, for what the log does not say: memory, power, clocks",
+        help="board of the catalogue, such as H100-SXM5-80GB, for what the log does not say: "
+        "memory in bytes, power limit in watts, clocks in hertz",
     )
     parser.add_argument(
         "--columns", type=Path, metavar="MAP.yaml", help="which columns of a CSV mean what"
     )
     parser.add_argument(
-        "--timeline", type=Path, metavar="OUT.csv", help="write every stretch of every device"
+        "--timeline",
+        type=Path,
+        metavar="OUT.csv",
+        help="write every stretch of every device; start and end in seconds since the epoch",
     )
     parser.add_argument(
         "--into", type=Path, metavar="HISTORY", help="fill a history with the recording"
     )
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
+    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
     add_config_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print what came of it."""
     settings = settings_of(arguments)
+    _check_outputs(arguments)
     source = open_recording(
         arguments.files, catalogue=built_in(), board=arguments.board, columns=arguments.columns
     )
@@ -68,6 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(replay_text(result))
     return 0
+
+
+def _check_outputs(arguments: argparse.Namespace) -> None:
+    inputs = {file.resolve() for file in arguments.files}
+    for flag, output in (("--timeline", arguments.timeline), ("--into", arguments.into)):
+        if output is not None and output.resolve() in inputs:
+            raise UsageError(f"{flag} {output}: is a file of the recording; name another")
 
 
 COMMAND = Command("replay", "account for a recording", configure, run, _DESCRIPTION)

@@ -12,6 +12,7 @@ from rightsizer.runtime.storage import Storage
 
 __all__ = ["Filling"]
 
+_MAGIC: Final = b"SQLite format 3\0"
 _PAGE: Final = 500
 _COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
 
@@ -26,11 +27,11 @@ class Filling:
         """Begin beside the file.
 
         Raises:
-            HistoryError: it is held by an agent, or cannot be written.
+            HistoryError: it is something else, is held by an agent, or cannot be written.
         """
         self._path = path
         self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        self._target = Storage(str(path)) if path.exists() else None
+        self._target = Storage(str(path)) if _is_history(path) else None
         try:
             self._storage = Storage(str(self._partial))
         except HistoryError:
@@ -65,6 +66,22 @@ class Filling:
                 self._target.close()
             for companion in _COMPANIONS:
                 self._partial.with_name(f"{self._partial.name}{companion}").unlink(missing_ok=True)
+
+
+def _is_history(path: Path) -> bool:
+    """Whether there is a database, which an agent would set aside if it were none."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise HistoryError(
+            f"history '{path}' cannot be read: {error.strerror}; name another file"
+        ) from None
+    if head != _MAGIC:
+        raise HistoryError(f"'{path}' is there and is no history; name another file")
+    return True
 
 
 def _copy(source: History, target: History) -> None:

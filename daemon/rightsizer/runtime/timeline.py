@@ -18,6 +18,8 @@ __all__ = ["Timeline"]
 
 _HEADER: Final = ("device", "start", "end", "state", "second_cause", "score", "conditions")
 _NANO: Final = Decimal(10) ** -9
+_JITTER: Final[Nanoseconds] = 1_000_000
+"""Between the wall and the steady clock of a live node, which are not read at once."""
 
 
 class _Stretch:
@@ -30,7 +32,7 @@ class _Stretch:
 
     def takes(self, entry: Entry) -> bool:
         """Whether the entry goes on where this stretch ends, and says the same."""
-        return entry.start == self.end and _key(entry) == self.key
+        return abs(entry.start - self.end) <= _JITTER and _key(entry) == self.key
 
     def add(self, entry: Entry) -> None:
         self.end = entry.end

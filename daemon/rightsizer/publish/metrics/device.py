@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rightsizer.domain.clock_event import ClockEvent
 from rightsizer.domain.report import DeviceReport, Totals
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.signal_metric import (
@@ -27,17 +28,9 @@ MEASURED_CONDITIONS: Final = tuple(
 )
 
 CLOCK_EVENT_REASONS: Final = {
-    "gpu_idle": 0x01,
-    "applications_clocks_setting": 0x02,
-    "sw_power_cap": 0x04,
-    "hw_slowdown": 0x08,
-    "sync_boost": 0x10,
-    "sw_thermal_slowdown": 0x20,
-    "hw_thermal_slowdown": 0x40,
-    "hw_power_brake_slowdown": 0x80,
+    event.label: event for event in ClockEvent if event is not ClockEvent.DISPLAY_CLOCK_SETTING
 }
-"""NVML's bits (nvml.h, nvmlClocksEventReason*), by the names that nvidia-smi gives them; the
-display's is left out, for these GPUs drive none."""
+"""By label; the display's is left out, for these GPUs drive none."""
 
 _SIGNAL_NAMES: Final = tuple(
     (signal, signal_metric_name(signal)) for signal in (*RATIO_SIGNALS, *QUANTITY_SIGNALS)

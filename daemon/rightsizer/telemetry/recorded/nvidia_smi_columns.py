@@ -3,6 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
+from rightsizer.domain.clock_event import ClockEvent
 from rightsizer.domain.signal import Signal
 
 __all__ = [
@@ -80,17 +81,7 @@ SIGNAL_COLUMNS: Final[dict[str, SignalColumn]] = {
     "pcie.link.width.current": SignalColumn(Signal.PCIE_LINK_WIDTH, "count"),
 }
 
-REASON_BITS: Final = {
-    "clocks_event_reasons.gpu_idle": 0x1,
-    "clocks_event_reasons.applications_clocks_setting": 0x2,
-    "clocks_event_reasons.sw_power_cap": 0x4,
-    "clocks_event_reasons.hw_slowdown": 0x8,
-    "clocks_event_reasons.sync_boost": 0x10,
-    "clocks_event_reasons.sw_thermal_slowdown": 0x20,
-    "clocks_event_reasons.hw_thermal_slowdown": 0x40,
-    "clocks_event_reasons.hw_power_brake_slowdown": 0x80,
-    "clocks_event_reasons.display_clock_setting": 0x100,
-}
+REASON_BITS: Final = {f"clocks_event_reasons.{event.label}": event for event in ClockEvent}
 """Columns of 'Active' and 'Not Active', and the bit of NVML's mask that each of them shows."""
 
 

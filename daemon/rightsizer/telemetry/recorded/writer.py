@@ -41,7 +41,10 @@ class RecordingWriter:
         except FileExistsError:
             raise RecordingError(f"{path}: is there already; name another file") from None
         except OSError as error:
-            raise RecordingError(f"{path}: cannot be written: {error.strerror}") from None
+            raise RecordingError(
+                f"{path}: cannot be written: {error.strerror}; name a file in a folder that exists "
+                "and is writable"
+            ) from None
         self._stream = self._file
         if path.suffix == ".gz":
             packed = gzip.GzipFile(fileobj=self._file, mode="wb", filename="", mtime=0)
@@ -70,11 +73,18 @@ class RecordingWriter:
             self._flush()
 
     def close(self) -> None:
-        """Finish the file."""
+        """Finish the file.
+
+        Raises:
+            RecordingError: the disk is full or gone.
+        """
         try:
-            self._stream.close()
-        finally:
-            self._file.close()
+            try:
+                self._stream.close()
+            finally:
+                self._file.close()
+        except OSError as error:
+            raise RecordingError(f"{self._path}: cannot be written: {error.strerror}") from None
 
     def __enter__(self) -> Self:
         return self

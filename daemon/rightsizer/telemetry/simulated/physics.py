@@ -9,27 +9,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.catalogue.board import Board
+from rightsizer.domain.clock_event import ClockEvent
 from rightsizer.telemetry.simulated.activity import Load
 from rightsizer.telemetry.simulated.families import Family, family_of
 
 __all__ = [
-    "GPU_IDLE",
-    "SOFTWARE_POWER_CAP",
-    "SOFTWARE_THERMAL_SLOWDOWN",
     "BoardState",
     "Electrical",
     "Surroundings",
     "demand_ratio",
-    "link_bytes_per_second",
     "nvlink_is_up",
     "settle",
     "surroundings_of",
 ]
-
-# Bits of NVML's clock event reasons.
-GPU_IDLE: Final = 0x1
-SOFTWARE_POWER_CAP: Final = 0x4
-SOFTWARE_THERMAL_SLOWDOWN: Final = 0x20
 
 _CONTEXT: Final = 0.05
 _RESIDENT: Final = 0.06
@@ -51,14 +43,6 @@ _RISE_AT_LIMIT_CELSIUS: Final = 42.0
 _SLOWDOWN_CELSIUS: Final = 87.0
 _MEMORY_RISE_CELSIUS: Final = 8.0
 _LINKED_FORMS: Final = ("SXM", "NVL", "Superchip")
-_LANE_BYTES_PER_SECOND: Final = {
-    1: 0.25e9,
-    2: 0.5e9,
-    3: 8e9 * 128 / 130 / 8,
-    4: 16e9 * 128 / 130 / 8,
-    5: 32e9 * 128 / 130 / 8,
-    6: 64e9 * 242 / 256 / 8,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +121,6 @@ def surroundings_of(
     )
 
 
-def link_bytes_per_second(generation: int, width: int) -> float:
-    """One direction of a PCIe link, after its line code."""
-    return _LANE_BYTES_PER_SECOND[generation] * width
-
-
 def nvlink_is_up(board: Board) -> bool:
     """Whether the board's links lead somewhere; a PCIe card's need a bridge, which none has."""
     return bool(board.nvlink_bytes_per_second) and board.form_factor.startswith(_LINKED_FORMS)
@@ -159,7 +138,7 @@ def settle(around: Surroundings, load: Load, *, has_context: bool) -> Electrical
     awake = busy or has_context
     top = around.sm_clock_maximum_hertz
     clock = 1.0 if awake else around.family.idle_clock_hertz / top
-    power, reasons = around.idle_watts, 0 if load.gpu_busy > 0.0 else GPU_IDLE
+    power, reasons = around.idle_watts, 0 if load.gpu_busy > 0.0 else ClockEvent.GPU_IDLE
     if awake:
         clock, power, capped = _cap(around, load)
         reasons |= capped
@@ -203,7 +182,11 @@ def _cap(around: Surroundings, load: Load) -> tuple[float, float, int]:
     allowed = min(around.power_limit_watts, cool)
     if fixed + dynamic <= allowed:
         return 1.0, fixed + dynamic, 0
-    reason = SOFTWARE_THERMAL_SLOWDOWN if cool < around.power_limit_watts else SOFTWARE_POWER_CAP
+    reason = (
+        ClockEvent.SW_THERMAL_SLOWDOWN
+        if cool < around.power_limit_watts
+        else ClockEvent.SW_POWER_CAP
+    )
     room = max(0.0, allowed - fixed) / dynamic if dynamic > 0.0 else 0.0
     clock = max(_LOWEST_CLOCK, room ** (1.0 / _CLOCK_EXPONENT))
     return clock, max(around.idle_watts, allowed), reason

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from rightsizer.domain.pcie import link_bytes_per_second
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.simulated.activity import IDLE, Load
 from rightsizer.telemetry.simulated.crew import Crew, Member
@@ -12,7 +13,6 @@ from rightsizer.telemetry.simulated.physics import (
     BoardState,
     Electrical,
     Surroundings,
-    link_bytes_per_second,
     nvlink_is_up,
     settle,
 )
@@ -110,7 +110,7 @@ class Rig:
     ) -> BoardState:
         board = self._slot.board
         profile = None if spot.instance is None else self._slot.profiles[spot.instance]
-        link = link_bytes_per_second(electrical.pcie_generation, electrical.pcie_width)
+        link = link_bytes_per_second(electrical.pcie_generation, electrical.pcie_width) or 0.0
         nvlink = board.nvlink_bytes_per_second if nvlink_is_up(board) else 0.0
         idle_reads = (
             self._around.family.idle_memory_controller_busy if electrical.performance_state else 0.0

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
+from rightsizer.domain.clock_event import ClockEvent
 from rightsizer.domain.state import Condition, State
 from rightsizer.domain.workload import Allocator
 from rightsizer.telemetry.simulated.crew import Member
 from rightsizer.telemetry.simulated.physics import (
-    SOFTWARE_POWER_CAP,
-    SOFTWARE_THERMAL_SLOWDOWN,
     BoardState,
     Surroundings,
 )
@@ -31,9 +30,9 @@ def truth_of(
     ):
         conditions.add(Condition.PCIE_LINK_DEGRADED)
     if state.electrical.sm_clock_hertz < _SLOWED * around.sm_clock_maximum_hertz:
-        if state.electrical.clock_event_reasons & SOFTWARE_POWER_CAP:
+        if state.electrical.clock_event_reasons & ClockEvent.SW_POWER_CAP:
             conditions.add(Condition.POWER_THROTTLED)
-        if state.electrical.clock_event_reasons & SOFTWARE_THERMAL_SLOWDOWN:
+        if state.electrical.clock_event_reasons & ClockEvent.SW_THERMAL_SLOWDOWN:
             conditions.add(Condition.THERMAL_THROTTLED)
     if not members:
         return State.IDLE_EMPTY, frozenset(conditions)

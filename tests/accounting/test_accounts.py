@@ -1,0 +1,231 @@
+"""The accounts: entries in; totals, windows and cases out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from readings import (
+    EMPTY,
+    EPOCH,
+    GIBIBYTE,
+    HELD,
+    HOUR,
+    MINUTE,
+    SECOND,
+    TRAINING,
+    Signals,
+    gpu,
+    snapshot,
+    workload,
+)
+from rightsizer.accounting.accounts import CURRENT, DAY, WEEK, Accounts
+from rightsizer.accounting.window_form import decode, encode
+from rightsizer.domain.device import Device, MigInstance
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import Resource, State
+from rightsizer.domain.workload import Allocator, Holding, Workload
+
+GPU = gpu()
+JOB, NEXT = workload("job"), workload("next")
+
+
+def live(
+    accounts: Accounts,
+    seconds: Sequence[float],
+    readings: Mapping[Device, Signals],
+    holders: Mapping[Device, Workload] | None = None,
+) -> None:
+    """The same readings of the same devices at some times."""
+    for at in seconds:
+        accounts.post(
+            snapshot(at, tuple(readings), readings, interval_seconds=10.0, holders=holders)
+        )
+
+
+def ticks(start: int, end: int, step: int = 10) -> list[int]:
+    """Times from one second to another."""
+    return list(range(start, end + 1, step))
+
+
+def test_accounts_of_a_device_agree() -> None:
+    """Counters, the whole, the day and the strip tell of the same seconds."""
+    accounts = Accounts()
+    live(accounts, ticks(0, 1000), {GPU: HELD})
+    live(accounts, ticks(1010, 3000), {GPU: TRAINING})
+    expected = {State.IDLE_HELD: 1000 * SECOND, State.COMPUTE_BOUND: 2000 * SECOND}
+    assert accounts.whole(GPU.uuid).states == expected
+    assert accounts.totals(GPU.uuid).state_seconds == {
+        state: time / SECOND for state, time in expected.items()
+    }
+    strip = accounts.strip(GPU.uuid, EPOCH + 3000 * SECOND)
+    assert sum(sum(cell.states.values()) for cell in strip) == 3000 * SECOND
+    last = accounts.last(GPU.uuid)
+    assert last is not None
+    assert last.state is State.COMPUTE_BOUND
+    assert accounts.devices == (GPU,)
+
+
+def test_closed_windows_are_handed_over_once() -> None:
+    """What a history was given is not given again; what still runs is apart."""
+    accounts = Accounts()
+    live(accounts, ticks(0, 700), {GPU: HELD})
+    closed = accounts.take_closed()
+    assert [(window.start, window.end) for window in closed] == [
+        (EPOCH, EPOCH + 5 * MINUTE),
+        (EPOCH + 5 * MINUTE, EPOCH + 10 * MINUTE),
+    ]
+    assert accounts.take_closed() == []
+    (running,) = accounts.open_windows()
+    assert (running.start, running.end) == (EPOCH + 10 * MINUTE, EPOCH + 700 * SECOND)
+
+
+def test_gauges_of_three_windows() -> None:
+    """A day, a week, and what is needed now; memory counts by the most of the week."""
+    accounts = Accounts()
+    live(accounts, ticks(0, 7200), {GPU: TRAINING}, {GPU: JOB})
+    found = accounts.provisioning(GPU.uuid)
+    assert found.keys() == {DAY, WEEK, CURRENT}
+    for fit in found.values():
+        assert fit.resources[Resource.MEMORY].demand == 0.5
+        assert fit.resources[Resource.COMPUTE].demand == 0.8
+        assert fit.overprovisioned == pytest.approx(1 - 0.92)
+
+
+def test_current_demand_fades_and_current_memory_does_not() -> None:
+    """Three busy hours four days ago count in the week; their memory may be needed again."""
+    peak = {**TRAINING, Signal.SM_ACTIVE: 1.0, Signal.MEMORY_USED_BYTES: 72 * GIBIBYTE}
+    calm = {**TRAINING, Signal.SM_ACTIVE: 0.6, Signal.MEMORY_USED_BYTES: 8 * GIBIBYTE}
+    accounts = Accounts()
+    live(accounts, ticks(0, 3 * 3600, 25), {GPU: peak}, {GPU: JOB})
+    live(accounts, ticks(3 * 3600 + 25, 5 * 86_400, 25), {GPU: calm}, {GPU: JOB})
+    found = accounts.provisioning(GPU.uuid)
+    demands = {
+        name: [fit.resources[each].demand for each in (Resource.COMPUTE, Resource.MEMORY)]
+        for name, fit in found.items()
+    }
+    assert demands == {DAY: [0.75, 0.1], WEEK: [1.0, 0.9], CURRENT: [0.75, 0.9]}
+
+
+def test_holder_of_the_larger_part_answers_for_a_shared_device() -> None:
+    """A small guest does not take over the advice."""
+    accounts = Accounts()
+    shared = (Holding(NEXT, 0.2), Holding(JOB, 0.7))
+    for at in ticks(0, 100):
+        taken = snapshot(at, [GPU], {GPU: HELD}, interval_seconds=10.0)
+        accounts.post(replace(taken, holdings={GPU.uuid: shared}))
+    (case,) = accounts.cases(None, 0)
+    assert case.workload == JOB
+
+
+def test_nothing_is_known_of_a_device_before_its_first_entry() -> None:
+    """One reading is no time yet."""
+    accounts = Accounts()
+    live(accounts, [0], {GPU: HELD})
+    assert accounts.last(GPU.uuid) is None
+    assert accounts.totals(GPU.uuid).state_seconds == {}
+    assert accounts.open_windows() == []
+    assert accounts.provisioning(GPU.uuid)[DAY].overprovisioned is None
+
+
+def test_case_is_all_that_a_workload_holds() -> None:
+    """Its devices together; a device that nobody holds stands for itself."""
+    devices = tuple(gpu(index) for index in range(4))
+    holders = {devices[0]: JOB, devices[1]: NEXT, devices[2]: JOB}
+    accounts = Accounts()
+    live(accounts, ticks(0, 100), dict.fromkeys(devices, HELD), holders)
+    cases = accounts.cases(None, 0)
+    assert [(case.key, [device.index for device in case.devices]) for case in cases] == [
+        (JOB.key, [0, 2]),
+        (NEXT.key, [1]),
+        ("GPU-3", [3]),
+    ]
+    assert [case.workload for case in cases] == [JOB, NEXT, None]
+    for case in cases:
+        assert [window.uuid for window in case.windows] == [device.uuid for device in case.devices]
+        assert len(case.provisioning) == len(case.devices)
+
+
+def test_parent_of_mig_instances_is_no_case() -> None:
+    """Its instances are."""
+    parent = gpu(0, has_mig_instances=True)
+    instance = gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
+    accounts = Accounts()
+    live(accounts, ticks(0, 100), {parent: HELD, instance: HELD})
+    assert [case.key for case in accounts.cases(None, 0)] == ["MIG-0"]
+
+
+def test_evidence_begins_when_the_holder_took_the_device() -> None:
+    """A job is not told of what the one before it did."""
+    accounts = Accounts()
+    live(accounts, ticks(0, 3600), {GPU: HELD}, {GPU: JOB})
+    live(accounts, ticks(3610, 5400), {GPU: TRAINING}, {GPU: NEXT})
+    (case,) = accounts.cases(3 * HOUR, EPOCH + 5400 * SECOND)
+    assert case.workload == NEXT
+    assert case.windows[0].share(State.COMPUTE_BOUND) > 0.98
+    (whole,) = accounts.cases(None, 0)
+    assert whole.windows[0].known == 5400 * SECOND
+
+
+def test_holder_stays_until_the_device_is_empty() -> None:
+    """A device that is held by nobody known is still held; an empty one is nobody's."""
+    accounts = Accounts()
+    live(accounts, ticks(0, 100), {GPU: HELD}, {GPU: JOB})
+    live(accounts, ticks(110, 200), {GPU: HELD})
+    assert accounts.cases(None, 0)[0].workload == JOB
+    live(accounts, ticks(210, 220), {GPU: EMPTY})
+    assert accounts.cases(None, 0)[0].workload is None
+
+
+def test_allocator_of_the_holder_decides_on_memory() -> None:
+    """The case is judged by what is known of its workload."""
+    full = {**TRAINING, Signal.MEMORY_USED_BYTES: 76 * GIBIBYTE}
+    serving = workload(allocator=Allocator.PREALLOCATING)
+    for holder, is_preallocated in ((JOB, False), (serving, True)):
+        accounts = Accounts()
+        live(accounts, ticks(0, 900), {GPU: full}, {GPU: holder})
+        (case,) = accounts.cases(HOUR, EPOCH + 900 * SECOND)
+        assert case.provisioning[0].memory_is_preallocated == is_preallocated
+
+
+def test_restart_changes_no_case() -> None:
+    """Windows, devices and holders that went through a history are judged as before."""
+    steady, before = Accounts(), Accounts()
+    for accounts in (steady, before):
+        live(accounts, ticks(0, 7200), {GPU: HELD}, {GPU: JOB})
+    after = Accounts()
+    for known in before.known_devices():
+        after.restore_device(known)
+    for window in (*before.take_closed(), *before.open_windows()):
+        after.restore(decode(window.uuid, encode(window)))
+    now = EPOCH + 7200 * SECOND
+    (was,), (found,) = steady.cases(HOUR, now), after.cases(HOUR, now)
+    assert (found.key, found.workload, found.devices) == (was.key, was.workload, was.devices)
+    assert found.windows[0].states == was.windows[0].states
+    assert after.known_devices() == before.known_devices()
+    live(after, ticks(7200, 10800), {GPU: HELD}, {GPU: JOB})
+    (later,) = after.cases(3 * HOUR, EPOCH + 10800 * SECOND)
+    assert later.windows[0].known == 3 * HOUR
+
+
+def test_driver_that_is_late_costs_no_history() -> None:
+    """Restored windows wait for their devices; snapshots without any throw nothing away."""
+    before, after = Accounts(), Accounts()
+    live(before, ticks(0, 7200), {GPU: HELD})
+    for window in before.take_closed():
+        after.restore(window)
+    live(after, ticks(7200, 7300), {})
+    live(after, ticks(7310, 7400), {GPU: HELD})
+    assert after.provisioning(GPU.uuid)[DAY].coverage_ratio > 0.9
+    (case,) = after.cases(3 * HOUR, EPOCH + 7400 * SECOND)
+    assert case.windows[0].known >= 6900 * SECOND
+
+
+def test_devices_that_come_and_go_do_not_pile_up() -> None:
+    """A hundred thousand MIG instances of a year leave only the latest few."""
+    accounts = Accounts()
+    for number in range(500):
+        device = gpu(0, uuid=f"MIG-{number}")
+        live(accounts, [number * 20, number * 20 + 10], {device: HELD})
+    assert accounts.devices == (gpu(0, uuid="MIG-499"),)
+    assert len(accounts.open_windows()) <= 65

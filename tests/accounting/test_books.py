@@ -1,0 +1,316 @@
+"""The books: every device's time is accounted for once, whatever the readings do."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readings import (
+    EMPTY,
+    EPOCH,
+    GIBIBYTE,
+    HELD,
+    SECOND,
+    SPINNING,
+    TRAINING,
+    Signals,
+    gpu,
+    snapshot,
+    workload,
+)
+from rightsizer.accounting.books import Books
+from rightsizer.domain.device import Device, MigInstance
+from rightsizer.domain.entry import Entry
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
+from rightsizer.domain.units import nanoseconds
+from rightsizer.domain.workload import Allocator
+
+ACTIVITIES: Final = st.sampled_from([EMPTY, HELD, TRAINING, SPINNING, {}])
+OUTCOMES: Final = st.one_of(st.sampled_from(["silent", "down"]), ACTIVITIES)
+TICK: Final = st.tuples(
+    # Irregular, doubled and backward times, with devices that may be silent or down.
+    st.one_of(st.floats(0.0, 20.0), st.just(0.0), st.floats(-10.0, 0.0)),
+    OUTCOMES,
+    OUTCOMES,
+)
+Tick = tuple[float, Signals | str, Signals | str]
+
+
+def post_all(snapshots: Sequence[Snapshot]) -> list[Entry]:
+    """The entries of snapshots, all in one list."""
+    books = Books()
+    return [entry for each in snapshots for entry in books.post(each)]
+
+
+def times(entries: Sequence[Entry]) -> Counter[State]:
+    """Nanoseconds by state."""
+    total: Counter[State] = Counter()
+    for entry in entries:
+        total[entry.state] += entry.duration
+    return total
+
+
+def snapshots_of(ticks: Sequence[Tick], devices: Sequence[Device]) -> list[Snapshot]:
+    """Two devices over steps of time, each with a reading, silent or down."""
+    found, now = [], 100.0
+    for step, *outcomes in ticks:
+        now += step
+        said = dict(zip(devices, outcomes, strict=True))
+        readings = {device: each for device, each in said.items() if not isinstance(each, str)}
+        down = [device for device, each in said.items() if each == "down"]
+        found.append(snapshot(now, devices, readings, down=down))
+    return found
+
+
+def accounted_span(snapshots: Sequence[Snapshot], uuid: str) -> int:
+    """From a device's first reading to its last, or to when it was last known to be down."""
+    first = last = None
+    for each in snapshots:
+        if uuid in each.readings:
+            first = each.time if first is None else first
+            last = each.time if last is None else max(last, each.time)
+        elif last is not None and uuid in each.down:
+            # The usual gap may still be filled by the next reading.
+            last = max(last, each.time - 5 * SECOND)
+    return 0 if first is None or last is None else last - first
+
+
+@given(st.lists(TICK, max_size=40))
+def test_states_sum_to_wall_time_exactly(
+    ticks: list[Tick],
+) -> None:
+    """To the nanosecond, for readings at any times and for devices that fall silent."""
+    devices = (gpu(0), gpu(1))
+    snapshots = snapshots_of(ticks, devices)
+    entries = post_all(snapshots)
+    for device in devices:
+        mine = [entry for entry in entries if entry.uuid == device.uuid]
+        assert times(mine).total() == accounted_span(snapshots, device.uuid)
+        assert all(entry.duration > 0 for entry in mine)
+        # Each stretch begins where the last one ended.
+        assert all(a.end == b.start for a, b in pairwise(mine))
+
+
+@given(st.lists(TICK, max_size=40))
+def test_used_and_waste_sum_to_one(
+    ticks: list[Tick],
+) -> None:
+    """No second is wasted twice, and none is lost."""
+    for entry in post_all(snapshots_of(ticks, (gpu(0), gpu(1)))):
+        if entry.state is State.UNKNOWN:
+            assert entry.used_ratio is None
+            assert entry.waste == {}
+        else:
+            assert entry.used_ratio is not None
+            assert entry.used_ratio + sum(entry.waste.values()) == pytest.approx(1.0)
+
+
+@given(st.lists(TICK, max_size=30))
+def test_permuting_devices_permutes_entries(
+    ticks: list[Tick],
+) -> None:
+    """What is said of a device does not depend on its place, nor on chance."""
+    devices = (gpu(0), gpu(1))
+    snapshots = snapshots_of(ticks, devices)
+    turned = snapshots_of([(step, b, a) for step, a, b in ticks], devices[::-1])
+    entries = post_all(snapshots)
+    assert post_all(snapshots) == entries
+    for device in devices:
+        assert [entry for entry in post_all(turned) if entry.uuid == device.uuid] == [
+            entry for entry in entries if entry.uuid == device.uuid
+        ]
+
+
+def test_first_reading_accounts_for_nothing() -> None:
+    """What was before it, nobody saw."""
+    assert post_all([snapshot(7, [gpu()], {gpu(): EMPTY})]) == []
+
+
+def test_reading_accounts_for_the_time_since_the_last() -> None:
+    """State, tier, times and energy of one stretch."""
+    (entry,) = post_all(
+        [snapshot(at, [gpu()], {gpu(): each}) for at, each in ((10, EMPTY), (12, TRAINING))]
+    )
+    assert (entry.start, entry.end) == (EPOCH + 10 * SECOND, EPOCH + 12 * SECOND)
+    assert (entry.state, entry.tier) == (State.COMPUTE_BOUND, Tier.PROFILING)
+    assert entry.energy_joules == 1200.0
+
+
+@pytest.mark.parametrize(
+    ("interval", "away", "unknown"),
+    [
+        (1.0, 5.0, 0.0),
+        (1.0, 5.5, 0.5),
+        (1.0, 60.0, 55.0),
+        (10.0, 29.0, 0.0),
+        (10.0, 31.0, 1.0),
+        (57.0, 170.0, 0.0),
+    ],
+)
+def test_time_beyond_the_usual_gap_is_unknown(interval: float, away: float, unknown: float) -> None:
+    """A reading speaks for at most max(5 s, 3 intervals) before it."""
+    entries = post_all(
+        [
+            snapshot(0, [gpu()], {gpu(): HELD}, interval_seconds=interval),
+            snapshot(away, [gpu()], {gpu(): HELD}, interval_seconds=interval),
+        ]
+    )
+    assert times(entries) == Counter(
+        {State.IDLE_HELD: nanoseconds(away - unknown)}
+        | ({State.UNKNOWN: nanoseconds(unknown)} if unknown else {})
+    )
+
+
+def test_device_that_is_down_becomes_unknown_as_time_goes_by() -> None:
+    """A device that hangs is counted while it hangs, and is never idle."""
+    hanging = [snapshot(at, [gpu()], {}, down=[gpu()]) for at in range(2, 60)]
+    entries = post_all([snapshot(0, [gpu()], {gpu(): EMPTY}), *hanging])
+    assert times(entries) == Counter({State.UNKNOWN: 54 * SECOND})
+    assert {entry.tier for entry in entries} == {Tier.NONE}
+
+
+def test_silent_device_is_unknown_once_it_speaks_again() -> None:
+    """A recording's device ends with its last reading; a gap in it is a gap."""
+    silence = [snapshot(at, [gpu()], {}) for at in range(2, 60)]
+    first, again = (snapshot(at, [gpu()], {gpu(): EMPTY}) for at in (0, 60))
+    assert post_all([first, *silence]) == []
+    assert times(post_all([first, *silence, again])) == Counter(
+        {State.UNKNOWN: 55 * SECOND, State.IDLE_EMPTY: 5 * SECOND}
+    )
+
+
+def test_reading_without_a_word_on_compute_is_unknown() -> None:
+    """Memory alone, a MIG instance without counters for example, says nothing of idleness."""
+    mute = {Signal.MEMORY_USED_BYTES: GIBIBYTE, Signal.POWER_WATTS: 70.0}
+    entries = post_all([snapshot(at, [gpu()], {gpu(): mute}) for at in (0, 1)])
+    assert [entry.state for entry in entries] == [State.UNKNOWN]
+    assert entries[0].conditions == frozenset()
+
+
+@pytest.mark.parametrize("step_seconds", [-7200, 3600, 10**9])
+def test_setting_the_clock_changes_no_duration(step_seconds: int) -> None:
+    """Durations come from the steady clock; only the dates follow the wall clock."""
+    step = step_seconds * SECOND
+    entries = post_all(
+        [
+            snapshot(0, [gpu()], {gpu(): HELD}),
+            snapshot(1, [gpu()], {gpu(): HELD}),
+            snapshot(2, [gpu()], {gpu(): HELD}, wall_time=EPOCH + 2 * SECOND + step),
+            snapshot(3, [gpu()], {gpu(): HELD}, wall_time=EPOCH + 3 * SECOND + step),
+        ]
+    )
+    assert [entry.duration for entry in entries] == [SECOND] * 3
+    assert entries[-1].end == EPOCH + 3 * SECOND + step
+
+
+def test_parent_of_mig_instances_has_no_state_of_its_own() -> None:
+    """Its instances are accounted for; it would count their time twice."""
+    parent = gpu(0, has_mig_instances=True)
+    instance = gpu(
+        0,
+        uuid="MIG-0",
+        mig=MigInstance(parent.uuid, "3g.40gb", 1, 0, 3 / 7, 4 / 8),
+    )
+    entries = post_all(
+        [
+            snapshot(at, [parent, instance], {parent: TRAINING, instance: TRAINING})
+            for at in (0, 1, 2)
+        ]
+    )
+    assert [entry.uuid for entry in entries] == ["MIG-0", "MIG-0"]
+
+
+def test_device_that_went_away_starts_afresh() -> None:
+    """Time for which a device was not there is nobody's."""
+    entries = post_all(
+        [
+            snapshot(0, [gpu()], {gpu(): HELD}),
+            snapshot(1, [], {}),
+            snapshot(2, [gpu()], {gpu(): HELD}),
+            snapshot(3, [gpu()], {gpu(): HELD}),
+        ]
+    )
+    assert times(entries) == Counter({State.IDLE_HELD: SECOND})
+
+
+def test_two_spinning_devices_of_a_workload_vouch_for_each_other() -> None:
+    """At 0.9 busy one alone may be decoding at low clocks; two at once wait for a third."""
+    nearly = {**SPINNING, Signal.GPU_BUSY: 0.9}
+    devices = (gpu(0), gpu(1), gpu(2))
+    same, other = workload("same"), workload("other")
+
+    def states(*holders: object) -> list[State]:
+        snapshots = [
+            snapshot(
+                at,
+                devices,
+                {devices[0]: nearly, devices[1]: nearly, devices[2]: TRAINING},
+                holders=dict(zip(devices, holders, strict=False)),  # type: ignore[arg-type]
+            )
+            for at in (0, 1)
+        ]
+        return [entry.state for entry in post_all(snapshots)]
+
+    stalled, productive = State.HIDDEN_STALL, State.PRODUCTIVE
+    assert states(same, same, same)[:2] == [stalled, stalled]
+    assert states(same, other, same)[:2] == [productive, productive]
+    assert states()[:2] == [productive, productive]
+
+
+def test_host_signals_reach_every_device() -> None:
+    """Gaps under I/O pressure are the storage's; a reading's own word goes before the node's."""
+    gaps = {**SPINNING, Signal.GPU_BUSY: 0.4, Signal.POWER_WATTS: 300.0}
+    own = {**gaps, Signal.IO_PRESSURE: 0.0}
+    devices = (gpu(0), gpu(1))
+    host = {Signal.IO_PRESSURE: 0.5}
+    entries = post_all(
+        [snapshot(at, devices, {devices[0]: gaps, devices[1]: own}, host=host) for at in (0, 1)]
+    )
+    assert [entry.state for entry in entries] == [State.STORAGE_BOUND, State.PRODUCTIVE]
+
+
+def test_memory_pressure_depends_on_how_the_holder_allocates() -> None:
+    """Full memory presses, unless the framework fills it by design."""
+    full = {**TRAINING, Signal.MEMORY_USED_BYTES: 79 * GIBIBYTE}
+    for allocator, pressed in (
+        (Allocator.GROWING, frozenset({Resource.MEMORY})),
+        (Allocator.UNKNOWN, frozenset({Resource.MEMORY})),
+        (Allocator.PREALLOCATING, frozenset()),
+    ):
+        holders = {gpu(): workload(allocator=allocator)}
+        (entry,) = post_all(
+            [snapshot(at, [gpu()], {gpu(): full}, holders=holders) for at in (0, 1)]
+        )
+        assert entry.pressed == pressed
+        assert (Condition.NEAR_OUT_OF_MEMORY in entry.conditions) == bool(pressed)
+
+
+def test_idle_draw_is_learned_from_empty_seconds() -> None:
+    """After a minute of emptiness, 90 W is this GPU's zero."""
+    empty = {**EMPTY, Signal.POWER_WATTS: 90.0}
+    held = {**HELD, Signal.POWER_WATTS: 90.0}
+    entries = post_all(
+        [snapshot(at, [gpu()], {gpu(): empty if at < 70 else held}) for at in range(72)]
+    )
+    assert entries[0].signals[Signal.POWER] == 0.0
+    assert entries[-1].signals[Signal.POWER] == 0.0
+    warm = post_all(
+        [
+            *(snapshot(at, [gpu()], {gpu(): {**HELD, Signal.POWER_WATTS: 60.0}}) for at in (0, 1)),
+            snapshot(2, [gpu()], {gpu(): empty}),
+        ]
+    )
+    assert warm[-1].signals[Signal.POWER] == pytest.approx((90 - 60) / (700 - 60))
+
+
+def test_waste_of_an_idle_second_is_all_idle() -> None:
+    """Nothing was used, and idleness is why."""
+    (entry,) = post_all([snapshot(at, [gpu()], {gpu(): HELD}) for at in (0, 1)])
+    assert entry.waste == {Cause.IDLE: 1.0}
+    assert entry.used_ratio == 0.0

@@ -1,0 +1,275 @@
+"""The table of states, line by line, at and around each threshold."""
+
+import math
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.accounting.classify import ClassifySettings, Observation, Verdict, classify
+from rightsizer.domain.signal import SIGNALS, Signal
+from rightsizer.domain.state import State, Tier
+from rightsizer.domain.units import Unit
+
+BUSY: Final = Signal.GPU_BUSY
+POWER: Final = Signal.POWER
+SM: Final = Signal.SM_ACTIVE
+TENSOR: Final = Signal.TENSOR_ACTIVE
+DRAM: Final = Signal.DRAM_ACTIVE
+FP32: Final = Signal.FP32_ACTIVE
+TOTAL: Final = 80 * 2.0**30
+
+WORKING: Final = {BUSY: 0.9, POWER: 0.6, SM: 0.6, TENSOR: 0.3, FP32: 0.1, DRAM: 0.3}
+"""Limited by nothing, on the profiling tier."""
+STALLED: Final = {BUSY: 0.95, POWER: 0.1, SM: 0.1, TENSOR: 0.0, FP32: 0.0, DRAM: 0.01}
+SPINNING: Final = {BUSY: 0.99, POWER: 0.1}
+QUIET: Final = {BUSY: 0.0, POWER: 0.0, Signal.PROCESS_COUNT: 0.0, Signal.MEMORY_USED: 0.001}
+GAPS: Final = {BUSY: 0.4, POWER: 0.4}
+
+
+def below(value: float) -> float:
+    """The nearest number under a threshold."""
+    return math.nextafter(value, 0.0)
+
+
+def judge(signals: dict[Signal, float], *, peer_stalls: bool = False) -> Verdict:
+    """The verdict under the default thresholds."""
+    return classify(Observation(signals, TOTAL, peer_stalls), ClassifySettings())
+
+
+CASES: Final = [
+    # Each line: a set of signals, what is different about it, the state.
+    (WORKING, {}, State.PRODUCTIVE),
+    # Hidden stall with counters: all of its conditions are needed.
+    (STALLED, {}, State.HIDDEN_STALL),
+    (STALLED, {BUSY: 0.8}, State.HIDDEN_STALL),
+    (STALLED, {BUSY: below(0.8)}, State.LAUNCH_BOUND),
+    (STALLED, {POWER: below(0.25)}, State.HIDDEN_STALL),
+    (STALLED, {POWER: 0.25}, State.LAUNCH_BOUND),
+    (STALLED, {TENSOR: below(0.02)}, State.HIDDEN_STALL),
+    (STALLED, {TENSOR: 0.02}, State.LAUNCH_BOUND),
+    (STALLED, {FP32: 0.02}, State.LAUNCH_BOUND),
+    (STALLED, {DRAM: below(0.05)}, State.HIDDEN_STALL),
+    (STALLED, {DRAM: 0.05}, State.LAUNCH_BOUND),
+    # PCIe: a direction at the link's limit while no pipe works.
+    (WORKING, {Signal.PCIE_RECEIVE: 0.6, TENSOR: below(0.3)}, State.PCIE_BOUND),
+    (WORKING, {Signal.PCIE_TRANSMIT: 0.6, TENSOR: 0.1}, State.PCIE_BOUND),
+    (WORKING, {Signal.PCIE_RECEIVE: below(0.6), TENSOR: 0.1}, State.PRODUCTIVE),
+    (WORKING, {Signal.PCIE_RECEIVE: 0.9, TENSOR: 0.3}, State.PRODUCTIVE),
+    (GAPS, {Signal.PCIE_RECEIVE: 0.7}, State.PCIE_BOUND),
+    # Memory bandwidth: at its limit, or high where no pipe is.
+    (WORKING, {DRAM: 0.65, TENSOR: 0.9}, State.MEMORY_BANDWIDTH_BOUND),
+    (WORKING, {DRAM: below(0.65), TENSOR: 0.5}, State.COMPUTE_BOUND),
+    (WORKING, {DRAM: 0.5}, State.MEMORY_BANDWIDTH_BOUND),
+    (WORKING, {DRAM: below(0.5)}, State.PRODUCTIVE),
+    # Compute: by a pipe alone, never by busy SMs.
+    (WORKING, {TENSOR: 0.5}, State.COMPUTE_BOUND),
+    (WORKING, {TENSOR: below(0.5)}, State.PRODUCTIVE),
+    (WORKING, {Signal.FP64_ACTIVE: 0.5}, State.COMPUTE_BOUND),
+    (WORKING, {Signal.FP16_ACTIVE: 0.5}, State.COMPUTE_BOUND),
+    (WORKING, {SM: 1.0}, State.PRODUCTIVE),
+    # Launches: busy with little of the GPU at work.
+    (WORKING, {SM: below(0.25)}, State.LAUNCH_BOUND),
+    (WORKING, {SM: 0.25}, State.PRODUCTIVE),
+    (WORKING, {SM: 0.1, BUSY: 0.5}, State.LAUNCH_BOUND),
+    (WORKING, {SM: 0.1, BUSY: below(0.5)}, State.PRODUCTIVE),
+    # Gaps that the host explains.
+    (GAPS, {Signal.IO_PRESSURE: 0.2}, State.STORAGE_BOUND),
+    (GAPS, {Signal.IO_PRESSURE: below(0.2)}, State.PRODUCTIVE),
+    (GAPS, {Signal.IO_PRESSURE: 0.5, BUSY: 0.7}, State.PRODUCTIVE),
+    (GAPS, {Signal.CPU_PRESSURE: 0.2}, State.HOST_BOUND),
+    (GAPS, {Signal.CPU_PRESSURE: below(0.2)}, State.PRODUCTIVE),
+    (GAPS, {Signal.CPU: 0.9}, State.HOST_BOUND),
+    (GAPS, {Signal.CPU: below(0.9)}, State.PRODUCTIVE),
+    (GAPS, {Signal.CPU: 1.0, BUSY: 0.7}, State.PRODUCTIVE),
+    (GAPS, {Signal.IO_PRESSURE: 0.3, Signal.CPU_PRESSURE: 0.3}, State.STORAGE_BOUND),
+    (GAPS, {Signal.IO_PRESSURE: 0.3, Signal.CPU: 1.0}, State.HOST_BOUND),
+    # Basic: without power nothing more than busy or idle can be told.
+    ({BUSY: 1.0}, {}, State.PRODUCTIVE),
+    ({BUSY: 0.0}, {}, State.IDLE_HELD),
+]
+
+
+@pytest.mark.parametrize(("base", "change", "state"), CASES)
+def test_state(base: dict[Signal, float], change: dict[Signal, float], state: State) -> None:
+    """The first line of the table that fits, at each threshold and a hair below it."""
+    assert judge(base | change).state is state
+
+
+@pytest.mark.parametrize(
+    ("busy", "power", "peer_stalls", "state"),
+    [
+        (0.98, 0.1, False, State.HIDDEN_STALL),
+        (below(0.98), 0.1, False, State.PRODUCTIVE),
+        (0.98, below(0.25), False, State.HIDDEN_STALL),
+        (0.98, 0.25, False, State.PRODUCTIVE),
+        (0.8, 0.1, True, State.HIDDEN_STALL),
+        (below(0.8), 0.1, True, State.PRODUCTIVE),
+        (1.0, 0.25, True, State.PRODUCTIVE),
+    ],
+)
+def test_stall_without_counters_needs_a_witness(
+    busy: float,
+    power: float,
+    peer_stalls: bool,  # noqa: FBT001 - a case.
+    state: State,
+) -> None:
+    """A GPU alone must be busy all the time; a second one of the workload lends certainty."""
+    verdict = judge({BUSY: busy, POWER: power}, peer_stalls=peer_stalls)
+    assert verdict.state is state
+
+
+def test_what_may_be_a_stall_is_productive_with_both_hypotheses() -> None:
+    """0.9 busy at low power: nobody is accused, and the suspicion is kept."""
+    verdict = judge({BUSY: 0.9, POWER: 0.1})
+    assert verdict.state is State.PRODUCTIVE
+    assert verdict.second_cause is State.HIDDEN_STALL
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [
+        {BUSY: 1.0, POWER: 0.2, SM: 0.5, TENSOR: 0.01, DRAM: 0.45},
+        {BUSY: 1.0, POWER: 0.2, Signal.MEMORY_CONTROLLER_BUSY: 0.6},
+    ],
+)
+def test_decoding_at_low_clocks_is_no_stall(signals: dict[Signal, float]) -> None:
+    """Busy at low power while memory streams is work, with or without counters."""
+    assert judge(signals).state is not State.HIDDEN_STALL
+
+
+def test_stall_is_not_claimed_without_power() -> None:
+    """A MIG instance has no power of its own: no pipe at work may be integer arithmetic."""
+    signals = {signal: value for signal, value in STALLED.items() if signal is not POWER}
+    assert judge(signals | {SM: 0.9}).state is State.PRODUCTIVE
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        ({}, State.IDLE_EMPTY),
+        ({BUSY: below(0.01)}, State.IDLE_EMPTY),
+        ({BUSY: 0.01}, State.PRODUCTIVE),
+        # Held: by a process, or by memory of at least max(1 %, 512 MiB).
+        ({Signal.PROCESS_COUNT: 1.0}, State.IDLE_HELD),
+        ({Signal.MEMORY_USED: 0.01}, State.IDLE_HELD),
+        ({Signal.MEMORY_USED: below(0.01)}, State.IDLE_EMPTY),
+        # The engines that are no compute count as well.
+        ({Signal.DECODER: 0.05}, State.PRODUCTIVE),
+        ({Signal.ENCODER: 0.01}, State.PRODUCTIVE),
+        ({Signal.JPEG: 0.5}, State.PRODUCTIVE),
+        ({Signal.OFA: 0.5}, State.PRODUCTIVE),
+        # So do the SMs, and traffic above the counters' noise.
+        ({SM: 0.005}, State.PRODUCTIVE),
+        ({SM: below(0.005)}, State.IDLE_EMPTY),
+        ({DRAM: 0.05}, State.PRODUCTIVE),
+        ({DRAM: below(0.05)}, State.IDLE_EMPTY),
+        ({Signal.PCIE_RECEIVE: 0.2}, State.PRODUCTIVE),
+        # The memory controller's share is relative to its clock: at idle it is noise.
+        ({Signal.MEMORY_CONTROLLER_BUSY: 0.3}, State.IDLE_EMPTY),
+        ({POWER: 0.3}, State.IDLE_EMPTY),
+    ],
+)
+def test_idle_needs_every_witness_at_rest(change: dict[Signal, float], state: State) -> None:
+    """A device that does anything at all is not idle; who holds it decides which idle it is."""
+    assert judge(QUIET | change).state is state
+
+
+def test_small_device_is_empty_below_half_a_gibibyte() -> None:
+    """On a slice of 10 GiB, 1 % would be less than a context's leftovers."""
+    signals = QUIET | {Signal.MEMORY_USED: 0.04}
+    settings = ClassifySettings()
+    small = Observation(signals, 10 * 2.0**30)
+    assert classify(small, settings).state is State.IDLE_EMPTY
+    assert classify(Observation(signals, TOTAL), settings).state is State.IDLE_HELD
+    assert classify(Observation(signals, None), settings).state is State.IDLE_HELD
+
+
+@pytest.mark.parametrize(
+    ("missing", "state"),
+    [
+        ((Signal.PROCESS_COUNT,), State.IDLE_EMPTY),
+        ((Signal.MEMORY_USED,), State.IDLE_EMPTY),
+        ((Signal.PROCESS_COUNT, Signal.MEMORY_USED), State.IDLE_HELD),
+    ],
+)
+def test_emptiness_must_be_seen(missing: tuple[Signal, ...], state: State) -> None:
+    """Where neither processes nor memory are known, a device is not called empty."""
+    signals = {signal: value for signal, value in QUIET.items() if signal not in missing}
+    assert judge(signals).state is state
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [
+        {},
+        {POWER: 0.5, Signal.MEMORY_USED: 0.5},
+        {TENSOR: 0.0},
+        {DRAM: 0.0, TENSOR: 0.0, POWER: 0.0},
+    ],
+)
+def test_device_whose_compute_nobody_sees_is_unknown(signals: dict[Signal, float]) -> None:
+    """One pipe at rest does not make a GPU idle; unknown is never idle."""
+    assert judge(signals).state is State.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("signals", "tier"),
+    [
+        ({BUSY: 1.0, POWER: 0.5, DRAM: 0.1}, Tier.PROFILING),
+        ({BUSY: 1.0, POWER: 0.5}, Tier.POWER),
+        ({BUSY: 1.0}, Tier.BASIC),
+        ({POWER: 0.5}, Tier.NONE),
+    ],
+)
+def test_tier_follows_from_what_is_read(signals: dict[Signal, float], tier: Tier) -> None:
+    """Counters, else power, else utilization, else nothing."""
+    assert Observation(signals).tier is tier
+
+
+def test_score_is_a_half_at_the_threshold_and_one_far_inside() -> None:
+    """How clear a case is, is told with it."""
+    assert judge(WORKING | {TENSOR: 0.5}).score == 0.5
+    assert judge(WORKING | {TENSOR: 1.0}).score == 1.0
+    assert judge(QUIET).score == 1.0
+    assert judge(QUIET | {BUSY: 0.005}).score == 0.75
+    assert judge(SPINNING | {BUSY: 0.98}).score == 0.5
+    assert judge({BUSY: 1.0, POWER: 0.0}).score == 1.0
+    assert judge({BUSY: 1.0, POWER: 0.125}).score == 0.75
+    # Outside of it, half of the threshold above and twice of it below are equally far.
+    assert judge({BUSY: 0.49, POWER: 0.1}).score == judge({BUSY: 1.0, POWER: 0.5}).score == 0.75
+
+
+def test_second_cause_is_the_next_best_state() -> None:
+    """Compute-bound with memory close behind; far from everything there is none."""
+    verdict = judge(WORKING | {TENSOR: 0.9, DRAM: 0.6})
+    assert (verdict.state, verdict.second_cause) == (
+        State.COMPUTE_BOUND,
+        State.MEMORY_BANDWIDTH_BOUND,
+    )
+    assert judge(WORKING | {SM: 0.9, TENSOR: 0.2, DRAM: 0.1, FP32: 0.0}).second_cause is None
+
+
+RATIOS: Final = sorted(signal for signal, each in SIGNALS.items() if each.unit is Unit.RATIO)
+
+
+@given(
+    st.dictionaries(st.sampled_from(RATIOS), st.floats(0.0, 1.0)),
+    st.booleans(),
+    st.integers(0, 3),
+)
+def test_any_signals_get_one_state_and_a_score(
+    signals: dict[Signal, float],
+    peer_stalls: bool,  # noqa: FBT001 - drawn.
+    processes: int,
+) -> None:
+    """The score is at least a half; the second cause is another state; unknown is not idle."""
+    signals = {**signals, Signal.PROCESS_COUNT: float(processes)}
+    verdict = judge(signals, peer_stalls=peer_stalls)
+    assert 0.5 <= verdict.score <= 1.0
+    assert verdict.second_cause is not verdict.state
+    if BUSY not in signals and SM not in signals:
+        assert verdict.state not in (State.IDLE_EMPTY, State.IDLE_HELD)
+    if signals.get(BUSY, 0.0) >= 0.01:
+        assert verdict.state not in (State.IDLE_EMPTY, State.IDLE_HELD, State.UNKNOWN)

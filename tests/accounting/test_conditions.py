@@ -1,0 +1,149 @@
+"""What may hold beside any state."""
+
+import math
+from typing import Any, Final
+
+import pytest
+
+from readings import gpu
+from rightsizer.accounting.conditions import (
+    CONDITIONS,
+    ConditionSettings,
+    conditions,
+)
+from rightsizer.domain.clock_event import ClockEvent
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import Condition
+from rightsizer.domain.workload import Allocator
+
+GPU_IDLE: Final = 0x1
+REASONS: Final = Signal.CLOCK_EVENT_REASONS
+CLOCK: Final = Signal.SM_CLOCK_HERTZ
+SLOW: Final = {Signal.GPU_BUSY: 0.9, CLOCK: 1200e6}
+CAPPED: Final = SLOW | {REASONS: float(ClockEvent.SW_POWER_CAP)}
+UNUSED_TENSOR: Final = {Signal.SM_ACTIVE: 0.5, Signal.FP32_ACTIVE: 0.2, Signal.TENSOR_ACTIVE: 0.0}
+
+
+def below(value: float) -> float:
+    """The nearest number under a threshold."""
+    return math.nextafter(value, 0.0)
+
+
+def holding(
+    signals: dict[Signal, float], allocator: Allocator = Allocator.UNKNOWN, **facts: Any
+) -> set[Condition]:
+    """The conditions of an H100 that holds on PCIe 5 x16."""
+    return set(conditions(signals, gpu(**facts), allocator, ConditionSettings()))
+
+
+@pytest.mark.parametrize(
+    ("signals", "expected"),
+    [
+        ({}, set()),
+        (CAPPED, {Condition.POWER_THROTTLED}),
+        (SLOW | {REASONS: float(GPU_IDLE)}, set()),
+        (SLOW | {REASONS: float(ClockEvent.SW_THERMAL_SLOWDOWN)}, {Condition.THERMAL_THROTTLED}),
+        (
+            SLOW | {REASONS: float(ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN)},
+            {Condition.THERMAL_THROTTLED, Condition.HARDWARE_SLOWDOWN},
+        ),
+        (
+            SLOW | {REASONS: float(ClockEvent.HW_POWER_BRAKE_SLOWDOWN)},
+            {Condition.POWER_THROTTLED, Condition.HARDWARE_SLOWDOWN},
+        ),
+        # A cap matters where it takes work away: on a busy GPU whose clock is down.
+        (CAPPED | {Signal.GPU_BUSY: 0.5}, {Condition.POWER_THROTTLED}),
+        (CAPPED | {Signal.GPU_BUSY: below(0.5)}, set()),
+        (CAPPED | {CLOCK: below(0.9 * 1980e6)}, {Condition.POWER_THROTTLED}),
+        (CAPPED | {CLOCK: 0.9 * 1980e6}, set()),
+        ({REASONS: float(ClockEvent.SW_POWER_CAP)}, {Condition.POWER_THROTTLED}),
+    ],
+)
+def test_throttling_follows_the_drivers_reasons(
+    signals: dict[Signal, float], expected: set[Condition]
+) -> None:
+    """Each bit means its own condition, and only while it costs something."""
+    assert holding(signals) == expected
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "busy", "is_degraded"),
+    [
+        (5, 16, 0.9, False),
+        (5, 8, 0.0, True),
+        (3, 16, 0.0, False),
+        (3, 16, 0.1, True),
+        (3, 16, 0.0999, False),
+        (1, 16, 0.05, False),
+    ],
+)
+def test_link_is_judged_by_width_always_and_by_generation_under_load(
+    generation: int,
+    width: int,
+    busy: float,
+    is_degraded: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """Idle links train down to save power; lanes do not come and go."""
+    signals = {
+        Signal.PCIE_LINK_GENERATION: float(generation),
+        Signal.PCIE_LINK_WIDTH: float(width),
+        Signal.GPU_BUSY: busy,
+    }
+    assert (Condition.PCIE_LINK_DEGRADED in holding(signals)) == is_degraded
+
+
+def test_link_without_a_known_maximum_is_not_degraded() -> None:
+    """Slow may be all that the slot offers."""
+    signals = {Signal.PCIE_LINK_WIDTH: 4.0, Signal.PCIE_LINK_GENERATION: 3.0, Signal.GPU_BUSY: 1.0}
+    assert holding(signals, pcie_width_maximum=None, pcie_generation_maximum=None) == set()
+
+
+@pytest.mark.parametrize(
+    ("used", "allocator", "is_near"),
+    [
+        (0.95, Allocator.GROWING, True),
+        (0.95, Allocator.UNKNOWN, True),
+        (below(0.95), Allocator.GROWING, False),
+        (0.99, Allocator.PREALLOCATING, False),
+    ],
+)
+def test_full_memory_is_near_its_end_unless_filled_by_design(
+    used: float,
+    allocator: Allocator,
+    is_near: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """A preallocating framework fills the memory on its first second."""
+    assert (
+        Condition.NEAR_OUT_OF_MEMORY in holding({Signal.MEMORY_USED: used}, allocator)
+    ) == is_near
+
+
+@pytest.mark.parametrize(
+    ("change", "is_unused"),
+    [
+        ({}, True),
+        ({Signal.TENSOR_ACTIVE: 0.02}, False),
+        ({Signal.SM_ACTIVE: below(0.5)}, False),
+        ({Signal.FP32_ACTIVE: below(0.2)}, False),
+    ],
+)
+def test_unused_tensor_cores_are_told_of_real_arithmetic(
+    change: dict[Signal, float],
+    is_unused: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """FP32 arithmetic that tensor cores could do, on SMs that are at work."""
+    assert (Condition.NO_TENSOR_CORES in holding(UNUSED_TENSOR | change)) == is_unused
+
+
+@pytest.mark.parametrize("signal", [*UNUSED_TENSOR, Signal.MEMORY_USED, REASONS])
+def test_condition_whose_signals_are_missing_does_not_hold(signal: Signal) -> None:
+    """What nobody measures is not complained of."""
+    everything = UNUSED_TENSOR | CAPPED | {Signal.MEMORY_USED: 1.0}
+    less = {each: value for each, value in everything.items() if each is not signal}
+    assert holding(less) < holding(everything)
+
+
+def test_each_condition_is_told_in_one_way() -> None:
+    """The table names no condition twice."""
+    names = [condition for condition, _ in CONDITIONS]
+    assert len(names) == len(set(names))

@@ -1,0 +1,55 @@
+"""What a device draws when it does nothing, learned from itself."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readings import SECOND
+from rightsizer.accounting.power import Draws, PowerRange, PowerSettings
+from rightsizer.domain.state import State
+
+
+def learned(draws: list[float], state: State = State.IDLE_EMPTY) -> PowerRange:
+    """A range that has seen a draw a second, all in one state."""
+    power = PowerRange(PowerSettings())
+    for watts in draws:
+        power.see(watts)
+        power.account(watts, state, SECOND)
+    return power
+
+
+def test_nothing_seen_is_nothing_known() -> None:
+    """No draw, no range, whatever the limit."""
+    assert PowerRange(PowerSettings()).draws(700.0) == Draws(None, None)
+
+
+def test_until_learned_idle_is_the_lower_of_two_guesses() -> None:
+    """The lowest draw seen, or 15 % of the limit, whichever is smaller."""
+    assert learned([300.0, 400.0]).draws(700.0) == Draws(105.0, 400.0)
+    assert learned([70.0, 400.0]).draws(700.0) == Draws(70.0, 400.0)
+    assert learned([300.0, 400.0]).draws(None) == Draws(300.0, 400.0)
+
+
+def test_idle_draw_is_trusted_after_a_minute_of_emptiness() -> None:
+    """59 seconds are not enough; 60 are, and then P5 of them counts."""
+    draws = [float(watts) for watts in range(101, 160)]
+    assert learned(draws).draws(700.0).idle_watts == 101.0
+    assert learned([*draws, 160.0]).draws(700.0).idle_watts == 103.0
+
+
+def test_only_empty_seconds_teach() -> None:
+    """A context keeps clocks up: what a held GPU draws at rest is not its idle draw."""
+    assert learned([120.0] * 600, State.IDLE_HELD).draws(700.0).idle_watts == 105.0
+    assert learned([120.0] * 600, State.IDLE_EMPTY).draws(700.0).idle_watts == 120.0
+
+
+def test_one_freak_draw_does_not_move_the_idle_draw() -> None:
+    """A second of 0 W among ten minutes is below the fifth percentile."""
+    assert learned([0.0] + [70.0] * 599).draws(700.0).idle_watts == 70.0
+
+
+@given(st.lists(st.floats(0.0, 1000.0), min_size=60, max_size=80))
+def test_idle_draw_lies_among_those_seen(draws: list[float]) -> None:
+    """To half a watt, since draws are counted by whole ones."""
+    idle = learned(draws).draws(700.0).idle_watts
+    assert idle is not None
+    assert min(draws) - 0.5 <= idle <= max(draws) + 0.5

@@ -1,0 +1,187 @@
+"""How well a device fits: demand, need, over, saturated, under."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cases import histogram, window
+from readings import HOUR
+from rightsizer.accounting.provisioning import ProvisioningSettings, provision
+from rightsizer.domain.state import Resource, State
+from rightsizer.domain.window import Provisioning, Window
+from rightsizer.domain.workload import Allocator
+
+COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
+SETTINGS = ProvisioningSettings()
+PERCENTS = st.dictionaries(st.integers(0, 100), st.integers(1, 50), min_size=1, max_size=8)
+
+
+def fit(found: Window, allocator: Allocator = Allocator.GROWING) -> Provisioning:
+    """The provisioning by the defaults."""
+    return provision(found, allocator, SETTINGS)
+
+
+def busy(
+    compute: Mapping[float, float], memory: Mapping[float, float], hours: float = 10, **facts: Any
+) -> Window:
+    """Productive hours with their demands."""
+    return window({State.PRODUCTIVE: hours}, {COMPUTE: compute, MEMORY: memory}, **facts)
+
+
+def test_demand_and_need() -> None:
+    """P99 for compute, the most for memory, with 15 % and 10 % of room."""
+    found = fit(busy({0.1: 9.95, 0.9: 0.05}, {0.1: 9.999, 0.5: 0.001}))
+    compute, memory = found.resources[COMPUTE], found.resources[MEMORY]
+    assert (compute.demand, compute.need) == (0.1, pytest.approx(0.115))
+    assert (memory.demand, memory.need) == (0.5, pytest.approx(0.55))
+    assert compute.overprovisioned == pytest.approx(0.885)
+    assert found.overprovisioned == pytest.approx(0.45)
+    assert found.active_seconds == 36_000
+    assert found.coverage_ratio == 1.0
+
+
+def test_need_beyond_the_device_is_not_negative_room() -> None:
+    """A device that is too small is not over-provisioned, and the need says by how much."""
+    found = fit(busy({1.0: 10}, {0.5: 10}))
+    assert found.resources[COMPUTE].need == pytest.approx(1.15)
+    assert found.resources[COMPUTE].overprovisioned == 0.0
+    assert found.overprovisioned == 0.0
+
+
+@pytest.mark.parametrize(("hours", "is_known"), [(600 / 3600, True), (599 / 3600, False)])
+def test_ten_active_minutes_make_a_demand(
+    hours: float,
+    is_known: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """Idle hours add nothing to it."""
+    found = fit(
+        window(
+            {State.PRODUCTIVE: hours, State.IDLE_HELD: 100},
+            {COMPUTE: {0.2: hours}, MEMORY: {0.2: 100}},
+            compute_at_least=histogram({0.1: hours}),
+        )
+    )
+    assert (found.overprovisioned is not None) == is_known
+    assert (found.compute_need_at_least is not None) == is_known
+    assert (COMPUTE in found.resources) == is_known
+
+
+@pytest.mark.parametrize("missing", [COMPUTE, MEMORY])
+def test_device_is_judged_only_where_compute_and_memory_are_known(missing: Resource) -> None:
+    """Room in what is measured says nothing of what is not."""
+    demands = {COMPUTE: {0.1: 10.0}, MEMORY: {0.1: 10.0}}
+    del demands[missing]
+    assert fit(window({State.PRODUCTIVE: 10}, demands)).overprovisioned is None
+
+
+def test_preallocated_memory_says_nothing() -> None:
+    """Neither of the need nor of a shortage; compute is judged all the same."""
+    full = busy({0.1: 10}, {0.97: 10}, pressed={MEMORY: 10 * HOUR})
+    found = fit(full, Allocator.PREALLOCATING)
+    assert found.memory_is_preallocated
+    assert MEMORY not in found.resources
+    assert found.overprovisioned is None
+    assert found.underprovisioned is None
+    assert found.resources[COMPUTE].overprovisioned == pytest.approx(0.885)
+    assert fit(full).underprovisioned == 1.0
+
+
+@pytest.mark.parametrize(
+    ("memory", "allocator", "is_preallocated"),
+    [
+        ({0.9: 10}, Allocator.UNKNOWN, True),
+        ({0.9: 9, 0.92: 1}, Allocator.UNKNOWN, True),
+        ({0.6: 9, 0.62: 1}, Allocator.UNKNOWN, True),
+        ({0.9: 9, 0.93: 1}, Allocator.UNKNOWN, False),
+        ({0.59: 10}, Allocator.UNKNOWN, False),
+        ({0.9: 10}, Allocator.GROWING, False),
+        ({0.1: 5, 0.9: 5}, Allocator.PREALLOCATING, True),
+    ],
+)
+def test_much_memory_that_never_changes_looks_preallocated(
+    memory: dict[float, float],
+    allocator: Allocator,
+    is_preallocated: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """Unless somebody said how it is allocated."""
+    assert fit(busy({0.1: 10}, memory), allocator).memory_is_preallocated == is_preallocated
+
+
+@pytest.mark.parametrize(("share", "over"), [(0.0, 0.45), (0.049, 0.45), (0.05, 0.0), (1.0, 0.0)])
+def test_over_is_nothing_while_memory_is_under(share: float, over: float) -> None:
+    """A device under pressure for 5 % of the time has no room to give."""
+    pressed = {MEMORY: round(share * 10 * HOUR)} if share else {}
+    found = fit(busy({0.1: 10}, {0.5: 10}, pressed=pressed))
+    assert found.underprovisioned == pytest.approx(share)
+    assert found.overprovisioned == pytest.approx(over)
+
+
+def test_saturation_is_no_shortage() -> None:
+    """A batch job at the limit is well used."""
+    found = fit(busy({1.0: 10}, {0.5: 10}, saturated={COMPUTE: 5 * HOUR}))
+    assert found.resources[COMPUTE].saturated == 0.5
+    assert found.resources[COMPUTE].underprovisioned is None
+    assert found.underprovisioned == 0.0
+
+
+def test_lower_bound_of_compute_is_told_beside() -> None:
+    """What the pipes did, with its margin."""
+    found = fit(busy({0.9: 10}, {0.5: 10}, compute_at_least=histogram({0.2: 10})))
+    assert found.compute_need_at_least == pytest.approx(0.23)
+    assert found.overprovisioned == 0.0
+
+
+def test_current_demand_goes_before_the_windows_own() -> None:
+    """The faded demand replaces compute and leaves memory."""
+    found = provision(busy({0.9: 10}, {0.5: 10}), Allocator.GROWING, SETTINGS, {COMPUTE: 0.2})
+    assert found.resources[COMPUTE].demand == 0.2
+    assert found.resources[MEMORY].demand == 0.5
+
+
+def test_nothing_known_is_nothing_said() -> None:
+    """An unknown day has no gauges."""
+    found = fit(window({State.UNKNOWN: 24}))
+    assert found.resources == {}
+    assert found.overprovisioned is None
+    assert found.underprovisioned is None
+
+
+@given(PERCENTS, PERCENTS, st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_larger_margins_never_shrink_need(
+    compute: dict[int, int], memory: dict[int, int], margin: float, more: float
+) -> None:
+    """Nor do they ever find more room."""
+    found = busy(
+        {percent / 100: hours for percent, hours in compute.items()},
+        {percent / 100: hours for percent, hours in memory.items()},
+    )
+    small = provision(
+        found,
+        Allocator.GROWING,
+        ProvisioningSettings(margin_ratio=margin, memory_margin_ratio=margin),
+    )
+    large = provision(
+        found,
+        Allocator.GROWING,
+        ProvisioningSettings(margin_ratio=margin + more, memory_margin_ratio=margin + more),
+    )
+    for resource in (COMPUTE, MEMORY):
+        assert (large.resources[resource].need or 0) >= (small.resources[resource].need or 0)
+    assert (large.overprovisioned or 0) <= (small.overprovisioned or 0)
+
+
+@given(PERCENTS, st.integers(0, 100))
+def test_more_load_never_yields_a_smaller_need(compute: dict[int, int], up: int) -> None:
+    """Every second's load raised raises the need or leaves it."""
+
+    def need(raise_by: int) -> float:
+        loads: dict[float, float] = {}
+        for percent, hours in compute.items():
+            ratio = min(100, percent + raise_by) / 100
+            loads[ratio] = loads.get(ratio, 0) + hours
+        return fit(busy(loads, {0.5: 10})).resources[COMPUTE].need or 0.0
+
+    assert need(up) >= need(0)

@@ -1,0 +1,183 @@
+"""From what was read to ratios of the device's own capacity."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readings import GIBIBYTE, gpu, reading
+from rightsizer.accounting.power import Draws
+from rightsizer.accounting.signals import (
+    SignalSettings,
+    clock_ratio,
+    derive,
+    highest,
+    tier_of,
+)
+from rightsizer.domain.pcie import link_bytes_per_second
+from rightsizer.domain.signal import SIGNALS, Signal
+from rightsizer.domain.state import Tier
+from rightsizer.domain.units import Unit
+
+DEAD = {
+    Signal.GPU_BUSY: 0.9,
+    Signal.POWER_WATTS: 600.0,
+    Signal.SM_ACTIVE: 0.0,
+    Signal.TENSOR_ACTIVE: 0.0,
+    Signal.DRAM_ACTIVE: 0.0,
+}
+
+
+def derived(
+    values: dict[Signal, float],
+    host: dict[Signal, float] | None = None,
+    draws: Draws | None = None,
+    **facts: Any,
+) -> dict[Signal, float]:
+    """The signals of a reading of a device that idles at 70 W."""
+    device = gpu(**facts)
+    return derive(
+        reading(device, 0, values),
+        device,
+        host or {},
+        draws or Draws(70.0, 650.0),
+        SignalSettings(),
+    )
+
+
+def test_quantities_become_ratios_of_the_capacity() -> None:
+    """Memory of the total, power of its own range, traffic of the negotiated link."""
+    signals = derived(
+        {
+            Signal.MEMORY_USED_BYTES: 20 * GIBIBYTE,
+            Signal.POWER_WATTS: 385.0,
+            Signal.PCIE_RECEIVE_BYTES_PER_SECOND: 3.938e9 * 8,
+            Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: 45e9,
+        }
+    )
+    assert signals[Signal.MEMORY_USED] == 0.25
+    assert signals[Signal.POWER] == 0.5
+    assert signals[Signal.PCIE_RECEIVE] == pytest.approx(0.5, abs=0.001)
+    assert signals[Signal.NVLINK_TRANSMIT] == 0.1
+
+
+def test_what_the_reading_says_goes_before_the_device() -> None:
+    """An enforced limit, a total and a trained-down link are what counts now."""
+    signals = derived(
+        {
+            Signal.MEMORY_USED_BYTES: 20 * GIBIBYTE,
+            Signal.MEMORY_TOTAL_BYTES: 40 * GIBIBYTE,
+            Signal.POWER_WATTS: 235.0,
+            Signal.POWER_LIMIT_WATTS: 400.0,
+            Signal.PCIE_RECEIVE_BYTES_PER_SECOND: 0.985e9 * 4,
+            Signal.PCIE_LINK_GENERATION: 3.0,
+            Signal.PCIE_LINK_WIDTH: 8.0,
+        }
+    )
+    assert signals[Signal.MEMORY_USED] == 0.5
+    assert signals[Signal.POWER] == 0.5
+    assert signals[Signal.PCIE_RECEIVE] == pytest.approx(0.5, abs=0.001)
+
+
+def test_ratio_that_was_read_is_not_derived_anew() -> None:
+    """A recording's own `memory_used` stays."""
+    values = {Signal.MEMORY_USED: 0.7, Signal.MEMORY_USED_BYTES: GIBIBYTE}
+    assert derived(values)[Signal.MEMORY_USED] == 0.7
+
+
+def test_capacity_that_nobody_knows_leaves_the_ratio_out() -> None:
+    """Missing is missing, not zero."""
+    signals = derived(
+        {
+            Signal.MEMORY_USED_BYTES: GIBIBYTE,
+            Signal.POWER_WATTS: 100.0,
+            Signal.PCIE_RECEIVE_BYTES_PER_SECOND: 1e9,
+            Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: 1e9,
+        },
+        draws=Draws(None, None),
+        memory_total_bytes=None,
+        pcie_generation_maximum=None,
+        nvlink_bytes_per_second=None,
+    )
+    assert signals.keys().isdisjoint(
+        {Signal.MEMORY_USED, Signal.POWER, Signal.PCIE_RECEIVE, Signal.NVLINK_RECEIVE}
+    )
+
+
+def test_highest_draw_stands_in_for_an_unknown_limit() -> None:
+    """A log that does not say its limit is measured by itself; a single draw is no range."""
+    values = {Signal.POWER_WATTS: 360.0}
+    assert derived(values, power_limit_watts=None)[Signal.POWER] == 0.5
+    flat = derived(values, draws=Draws(360.0, 360.0), power_limit_watts=None)
+    assert Signal.POWER not in flat
+
+
+def test_host_speaks_where_the_reading_does_not() -> None:
+    """The owner's own pressure goes before the node's."""
+    host = {Signal.CPU_PRESSURE: 0.4, Signal.IO_PRESSURE: 0.3}
+    signals = derived({Signal.CPU_PRESSURE: 0.1}, host)
+    assert signals[Signal.CPU_PRESSURE] == 0.1
+    assert signals[Signal.IO_PRESSURE] == 0.3
+
+
+def test_sm_work_weighs_activity_by_the_clock() -> None:
+    """Half of the clock does half of the work in the same share of cycles."""
+    signals = derived({Signal.SM_ACTIVE: 0.8, Signal.SM_CLOCK_HERTZ: 990e6})
+    assert signals[Signal.SM_WORK] == pytest.approx(0.4)
+    assert derived({Signal.SM_ACTIVE: 0.8})[Signal.SM_WORK] == 0.8
+
+
+def test_highest_is_the_largest_of_those_that_are_known() -> None:
+    """A signal that is missing does not count as nothing."""
+    signals = {Signal.PCIE_RECEIVE: 0.2, Signal.PCIE_TRANSMIT: 0.6}
+    assert highest(signals, Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT, Signal.OFA) == 0.6
+    assert highest(signals, Signal.OFA) is None
+
+
+def test_dead_counters_are_not_believed() -> None:
+    """Zeros of a busy GPU that draws power are a profiler's, not the GPU's."""
+    signals = derived(DEAD)
+    assert tier_of(signals) is Tier.POWER
+    assert Signal.SM_WORK not in signals
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {Signal.POWER_WATTS: 150.0},
+        {Signal.GPU_BUSY: 0.2},
+        {Signal.DRAM_ACTIVE: 0.01},
+    ],
+)
+def test_zeros_that_can_be_true_are_believed(change: dict[Signal, float]) -> None:
+    """A stall draws little, an idle GPU is not busy, and one live counter vouches for the rest."""
+    assert tier_of(derived(DEAD | change)) is Tier.PROFILING
+
+
+@given(st.dictionaries(st.sampled_from(Signal), st.floats(-1e12, 1e12)))
+def test_every_ratio_lies_between_nothing_and_all(values: dict[Signal, float]) -> None:
+    """Counters of MIG instances are known to pass 1, and drivers to answer below 0."""
+    for signal, value in derived(values).items():
+        if SIGNALS[signal].unit is Unit.RATIO:
+            assert 0.0 <= value <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "expected"),
+    [(3, 16, 15.76e9), (4, 16, 31.5e9), (5, 8, 31.5e9), (9, 16, None), (4, 0, None)],
+)
+def test_link_capacity(generation: int, width: int, expected: float | None) -> None:
+    """Lanes times the rate of their generation; a generation that does not exist has none."""
+    found = link_bytes_per_second(generation, width)
+    assert found == (None if expected is None else pytest.approx(expected, rel=0.01))
+
+
+def test_clock_ratio_is_whole_where_nobody_knows() -> None:
+    """An unknown clock is no throttling."""
+    assert clock_ratio({}, gpu()) == 1.0
+    assert clock_ratio({Signal.SM_CLOCK_HERTZ: 1e9}, gpu(sm_clock_maximum_hertz=None)) == 1.0
+    assert clock_ratio({Signal.SM_CLOCK_HERTZ: 2.2e9}, gpu()) == 1.0
+    assert (
+        clock_ratio({Signal.SM_CLOCK_HERTZ: 1e9, Signal.SM_CLOCK_MAXIMUM_HERTZ: 2e9}, gpu()) == 0.5
+    )

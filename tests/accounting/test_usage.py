@@ -1,0 +1,198 @@
+"""What was used of a device, and where the rest went."""
+
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readings import gpu
+from rightsizer.accounting.usage import Usage, UsageSettings, usage, waste
+from rightsizer.domain.signal import PIPES, SIGNALS, Signal
+from rightsizer.domain.state import Cause, Condition, Resource, State
+from rightsizer.domain.units import Unit
+
+BUSY: Final = Signal.GPU_BUSY
+TENSOR: Final = Signal.TENSOR_ACTIVE
+CLOCK: Final = Signal.SM_CLOCK_HERTZ
+NOBODY: Final = frozenset[Condition]()
+THROTTLED: Final = frozenset({Condition.POWER_THROTTLED})
+
+
+def used(signals: dict[Signal, float], **facts: Any) -> Usage:
+    """What an H100 that reaches 80 % of its peaks was used for."""
+    return usage(signals, gpu(**facts), UsageSettings())
+
+
+def test_compute_has_two_bounds_where_counters_are() -> None:
+    """At least what the pipes did of what is achievable, at most what the SMs were at work."""
+    found = used({BUSY: 1.0, TENSOR: 0.4, Signal.SM_ACTIVE: 0.9, Signal.SM_WORK: 0.9})
+    assert found.compute_at_least == 0.5
+    assert found.shares[Resource.COMPUTE] == 0.9
+
+
+def test_clock_scales_both_bounds() -> None:
+    """Half of the clock does half of the work in the same share of cycles."""
+    found = used({BUSY: 1.0, TENSOR: 0.4, CLOCK: 990e6, Signal.SM_WORK: 0.4})
+    assert found.compute_at_least == 0.25
+    assert found.shares[Resource.COMPUTE] == 0.4
+
+
+def test_lower_bound_never_passes_the_upper_one() -> None:
+    """A counter that runs ahead of the other lifts it."""
+    found = used({BUSY: 1.0, TENSOR: 0.8, Signal.SM_WORK: 0.6})
+    assert found.compute_at_least == 1.0
+    assert found.shares[Resource.COMPUTE] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("signals", "expected"),
+    [
+        ({BUSY: 0.8, Signal.POWER: 0.3}, 0.4),
+        ({BUSY: 0.8, Signal.POWER: 0.9}, 0.8),
+        ({BUSY: 0.8}, 0.8),
+        ({BUSY: 1.0, Signal.DRAM_ACTIVE: 0.1}, 1.0),
+    ],
+)
+def test_without_pipes_busy_is_weighed_by_power(
+    signals: dict[Signal, float], expected: float
+) -> None:
+    """A GPU that is busy at half of the working power does half of the work."""
+    found = used(signals)
+    assert found.shares[Resource.COMPUTE] == pytest.approx(expected)
+    assert found.compute_at_least is None
+
+
+def test_resource_that_nobody_measures_is_left_out() -> None:
+    """Missing is not zero."""
+    assert used({BUSY: 0.5}).shares == {Resource.COMPUTE: 0.5}
+    assert used({}).shares == {}
+    assert used({}).used_ratio is None
+
+
+def test_link_counts_by_its_busier_direction() -> None:
+    """A direction at its end is not relieved by the other one."""
+    found = used({BUSY: 0.5, Signal.PCIE_RECEIVE: 0.1, Signal.PCIE_TRANSMIT: 0.45})
+    assert found.shares[Resource.PCIE] == 0.45
+    assert found.used_ratio == 0.5
+
+
+@pytest.mark.parametrize(
+    ("signals", "expected"),
+    [
+        ({BUSY: 0.5}, 0.5),
+        ({BUSY: 0.5, Signal.DRAM_ACTIVE: 0.6}, 0.75),
+        ({BUSY: 0.5, Signal.NVLINK_RECEIVE: 0.72}, 0.8),
+        ({BUSY: 0.5, Signal.DRAM_ACTIVE: 0.9}, 1.0),
+        ({BUSY: 0.5, Signal.MEMORY_USED: 0.9}, 0.5),
+        ({BUSY: 1.0, TENSOR: 0.2, Signal.SM_WORK: 0.9}, 0.25),
+    ],
+)
+def test_used_is_the_largest_part_of_what_is_achievable(
+    signals: dict[Signal, float], expected: float
+) -> None:
+    """Work, bandwidth and links count; memory that is merely held does not, nor do waiting SMs."""
+    assert used(signals).used_ratio == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("signal", "threshold", "resource"),
+    [
+        (Signal.MEMORY_USED, 0.95, Resource.MEMORY),
+        (Signal.DRAM_ACTIVE, 0.65, Resource.MEMORY_BANDWIDTH),
+        (Signal.PCIE_RECEIVE, 0.6, Resource.PCIE),
+        (Signal.PCIE_TRANSMIT, 0.6, Resource.PCIE),
+        (Signal.NVLINK_TRANSMIT, 0.6, Resource.NVLINK),
+        (TENSOR, 0.7201, Resource.COMPUTE),
+        (BUSY, 0.9, Resource.COMPUTE),
+    ],
+)
+def test_resource_is_saturated_at_its_limit(
+    signal: Signal, threshold: float, resource: Resource
+) -> None:
+    """From the threshold on, and not below it."""
+    assert resource in used({signal: threshold}).saturated
+    assert resource not in used({signal: threshold - 0.001}).saturated
+
+
+@pytest.mark.parametrize(
+    ("state", "cause"),
+    [
+        (State.IDLE_EMPTY, Cause.IDLE),
+        (State.IDLE_HELD, Cause.IDLE),
+        (State.HIDDEN_STALL, Cause.STALLED),
+        (State.HOST_BOUND, Cause.HOST),
+        (State.STORAGE_BOUND, Cause.STORAGE),
+        (State.PCIE_BOUND, Cause.PCIE),
+        (State.LAUNCH_BOUND, Cause.LAUNCH),
+        (State.PRODUCTIVE, Cause.HEADROOM),
+        (State.COMPUTE_BOUND, Cause.HEADROOM),
+        (State.MEMORY_BANDWIDTH_BOUND, Cause.HEADROOM),
+    ],
+)
+def test_rest_goes_to_the_cause_of_the_state(state: State, cause: Cause) -> None:
+    """Every state has one place for what it leaves unused."""
+    assert waste(state, NOBODY, 0.3, 1.0) == {cause: 0.7}
+
+
+@pytest.mark.parametrize(
+    ("used_ratio", "clock", "expected"),
+    [
+        (0.5, 0.8, {Cause.THROTTLED: 0.2, Cause.HEADROOM: 0.3}),
+        (0.5, 0.4, {Cause.THROTTLED: 0.5}),
+        (0.5, 1.0, {Cause.HEADROOM: 0.5}),
+        (1.0, 0.5, {}),
+    ],
+)
+def test_throttling_takes_what_the_clock_lost(
+    used_ratio: float, clock: float, expected: dict[Cause, float]
+) -> None:
+    """Up to 1 - clock ratio, and the rest is headroom; a stall is a stall, throttled or not."""
+    assert waste(State.PRODUCTIVE, THROTTLED, used_ratio, clock) == pytest.approx(expected)
+    stalled = waste(State.HIDDEN_STALL, THROTTLED, used_ratio, clock)
+    assert stalled == ({} if used_ratio == 1.0 else {Cause.STALLED: 1 - used_ratio})
+
+
+def test_unknown_time_is_not_wasted() -> None:
+    """Nobody knows what it was used for."""
+    assert waste(State.UNKNOWN, NOBODY, 0.3, 1.0) == {}
+    assert waste(State.PRODUCTIVE, NOBODY, None, 1.0) == {}
+
+
+RATIOS: Final = sorted(signal for signal, each in SIGNALS.items() if each.unit is Unit.RATIO)
+
+
+@given(
+    st.dictionaries(st.sampled_from(RATIOS), st.floats(0.0, 1.0)),
+    st.sampled_from(sorted(set(State) - {State.UNKNOWN})),
+    st.sampled_from([NOBODY, THROTTLED]),
+    st.floats(0.0, 1.0),
+)
+def test_used_and_parts_sum_to_the_whole(
+    signals: dict[Signal, float], state: State, holding: frozenset[Condition], clock: float
+) -> None:
+    """Whatever was read, whatever held."""
+    found = used(signals)
+    if found.used_ratio is None:
+        assert waste(state, holding, None, clock) == {}
+        return
+    parts = waste(state, holding, found.used_ratio, clock)
+    assert found.used_ratio + sum(parts.values()) == pytest.approx(1.0)
+    assert all(part > 0.0 for part in parts.values())
+    assert all(0.0 <= share <= 1.0 for share in found.shares.values())
+
+
+@given(
+    st.dictionaries(st.sampled_from([BUSY, Signal.SM_WORK, *PIPES]), st.floats(0.0, 1.0)),
+    st.sampled_from([BUSY, Signal.SM_WORK, *PIPES]),
+    st.floats(0.0, 1.0),
+)
+def test_more_work_never_uses_less(
+    signals: dict[Signal, float], signal: Signal, more: float
+) -> None:
+    """Raising any activity lowers neither bound."""
+    if signal not in signals:
+        return
+    less, raised = used(signals), used(signals | {signal: max(signals[signal], more)})
+    assert raised.shares.get(Resource.COMPUTE, 0) >= less.shares.get(Resource.COMPUTE, 0)
+    assert (raised.compute_at_least or 0) >= (less.compute_at_least or 0)

@@ -1,0 +1,274 @@
+"""Windows over one device's past, whatever is added to them and in which pieces."""
+
+import tracemalloc
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, entry
+from rightsizer.accounting.builder import WindowBuilder
+from rightsizer.accounting.window_form import decode, encode
+from rightsizer.accounting.windows import FINE_SPAN, DeviceWindows, split
+from rightsizer.domain.entry import Entry
+from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
+from rightsizer.domain.window import Window
+
+KINDS: Final = (
+    entry(0, 1, State.IDLE_EMPTY, used_ratio=0.0, waste={Cause.IDLE: 1.0}),
+    entry(
+        0,
+        1,
+        State.COMPUTE_BOUND,
+        tier=Tier.PROFILING,
+        conditions=frozenset({Condition.POWER_THROTTLED}),
+        shares={Resource.COMPUTE: 0.9, Resource.MEMORY: 0.5},
+        compute_at_least=0.7,
+        saturated=frozenset({Resource.COMPUTE}),
+    ),
+    entry(0, 1, State.IDLE_HELD, shares={Resource.MEMORY: 0.4, Resource.COMPUTE: 0.0}),
+    entry(
+        0,
+        1,
+        State.PRODUCTIVE,
+        shares={Resource.COMPUTE: 0.3, Resource.MEMORY: 0.97},
+        pressed=frozenset({Resource.MEMORY}),
+    ),
+    entry(0, 1, State.UNKNOWN, tier=Tier.NONE, used_ratio=None, waste={}, energy_joules=None),
+)
+PIECES: Final = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.integers(1, 20 * 60)), min_size=1, max_size=25
+)
+
+
+def entries_of(pieces: Sequence[tuple[Entry, int]], start: int = EPOCH) -> list[Entry]:
+    """Stretches one after the other, each of a kind and a number of seconds."""
+    found = []
+    for kind, length in pieces:
+        end = start + length * SECOND
+        joules = None if kind.energy_joules is None else 100.0 * length
+        found.append(replace(kind, start=start, end=end, energy_joules=joules))
+        start = end
+    return found
+
+
+def cut(found: Entry, at: int) -> list[Entry]:
+    """A stretch in two, where the time lies inside of it."""
+    if not found.start < at < found.end:
+        return [found]
+    joules, length = found.energy_joules, found.end - found.start
+    shares = ((at - found.start) / length, (found.end - at) / length)
+    first, second = (None if joules is None else joules * share for share in shares)
+    return [
+        replace(found, end=at, energy_joules=first),
+        replace(found, start=at, energy_joules=second),
+    ]
+
+
+def windows_of(entries: Sequence[Entry]) -> tuple[DeviceWindows, list[Window]]:
+    """A device's windows after some entries, and all that these closed."""
+    device = DeviceWindows("GPU-0")
+    return device, [window for each in entries for window in device.add(each)]
+
+
+def summed(windows: Sequence[Window]) -> Window:
+    """Windows as one, added up anew."""
+    builder = WindowBuilder("GPU-0")
+    for each in windows:
+        builder.merge(each)
+    return builder.window()
+
+
+def assert_same(one: Window, other: Window) -> None:
+    """Equal to the nanosecond; sums of floats to rounding."""
+    floats = ("used_seconds", "used_joules", "energy_joules")
+    maps = ("waste_seconds", "waste_joules")
+    nothing = dict.fromkeys(floats, 0.0) | {name: {} for name in maps}
+    assert replace(one, **nothing) == replace(other, **nothing)
+    for name in floats:
+        assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-6)
+    for name in maps:
+        mine, theirs = getattr(one, name), getattr(other, name)
+        assert {cause: part for cause, part in mine.items() if part > 1e-6} == pytest.approx(
+            {cause: part for cause, part in theirs.items() if part > 1e-6}
+        )
+
+
+@given(PIECES, st.lists(st.integers(0, 20 * 60 * 25), max_size=10))
+def test_any_split_of_entries_gives_the_same_windows(
+    pieces: list[tuple[Entry, int]], cuts: list[int]
+) -> None:
+    """It does not matter at which seconds the readings came."""
+    entries = entries_of(pieces)
+    parts = entries
+    for at in cuts:
+        parts = [part for each in parts for part in cut(each, EPOCH + at * SECOND)]
+    whole_device, whole = windows_of(entries)
+    cut_device, again = windows_of(parts)
+    assert len(whole) == len(again)
+    for one, other in zip(whole, again, strict=True):
+        assert_same(one, other)
+    assert_same(whole_device.day(), cut_device.day())
+
+
+@given(PIECES)
+def test_no_time_is_lost_or_counted_twice(pieces: list[tuple[Entry, int]]) -> None:
+    """Closed windows and the open one hold exactly what was added."""
+    entries = entries_of(pieces)
+    device, closed = windows_of(entries)
+    expected: Counter[State] = Counter()
+    for each in entries:
+        expected[each.state] += each.duration
+    open_window = device.open_window()
+    assert open_window is not None
+    for found in (summed([*closed, open_window]), device.day(), device.week()):
+        assert found.states == expected
+        assert (found.start, found.end) == (entries[0].start, entries[-1].end)
+    for window in closed:
+        assert window.start // FINE_SPAN == (window.end - 1) // FINE_SPAN
+
+
+@given(st.integers(1, 3 * HOUR), st.integers(0, HOUR))
+def test_parts_of_a_stretch_keep_its_sums(length: int, offset: int) -> None:
+    """Splitting at the borders of windows changes where, not how much."""
+    start = EPOCH + offset
+    found = replace(entry(0, 1), start=start, end=start + length, energy_joules=1000.0)
+    parts = list(split(found))
+    assert sum(part.duration for part in parts) == length
+    assert all(part.duration > 0 for part in parts)
+    assert sum(part.energy_joules or 0.0 for part in parts) == pytest.approx(1000.0)
+    assert all(a.end == b.start for a, b in pairwise(parts))
+    assert all(part.start // FINE_SPAN == (part.end - 1) // FINE_SPAN for part in parts)
+
+
+def long_run(hours: int, start: int = EPOCH, length: int = 100) -> list[Entry]:
+    """A stretch every so many seconds, of changing kinds."""
+    count = hours * 3600 // length
+    return entries_of([(KINDS[n % len(KINDS)], length) for n in range(count)], start)
+
+
+def test_running_sums_equal_sums_made_anew() -> None:
+    """After ten days of adding and taking away, a day is a day and a week is a week."""
+    device, closed = windows_of(long_run(240))
+    now = closed[-1].end
+    open_window = device.open_window()
+    assert open_window is not None
+    day = [window for window in closed if window.start >= now - DAY]
+    assert_same(device.day(), summed([*day, open_window]))
+    assert device.week().accounted == pytest.approx(7 * DAY, abs=HOUR)
+    assert_same(device.window(DAY, now), summed([*day, open_window]))
+
+
+@pytest.mark.parametrize(("span", "grain"), [(HOUR, FINE_SPAN), (DAY, FINE_SPAN), (3 * DAY, HOUR)])
+def test_span_is_answered_to_its_grain(span: int, grain: int) -> None:
+    """Five minutes up to a day, an hour beyond; at most one grain is missing or too much."""
+    entries = long_run(100)
+    device, _ = windows_of(entries)
+    now = entries[-1].end
+    found = device.window(span, now)
+    assert found.end == now
+    assert abs(found.accounted - span) <= grain
+    assert found.coverage_ratio == pytest.approx(0.8, abs=0.05)
+
+
+def test_strip_is_the_last_day_in_five_minutes() -> None:
+    """Oldest first, the running window last, no gap between."""
+    entries = long_run(30)
+    device, _ = windows_of(entries)
+    strip = list(device.strip(entries[-1].end))
+    assert len(strip) == DAY // FINE_SPAN
+    assert all(a.end == b.start for a, b in pairwise(strip))
+    assert strip[-1].end == entries[-1].end
+
+
+@pytest.mark.parametrize("minutes", [0, 7, 185, 60 * 26])
+def test_restart_changes_nothing(minutes: int) -> None:
+    """Windows that went through the history's bytes answer as if there had been no restart."""
+    before = long_run(30)
+    after = [
+        replace(each, start=each.start + minutes * MINUTE, end=each.end + minutes * MINUTE)
+        for each in long_run(3, before[-1].end)
+    ]
+    steady, _ = windows_of([*before, *after])
+    device, closed = windows_of(before)
+    open_window = device.open_window()
+    assert open_window is not None
+    restarted = DeviceWindows("GPU-0")
+    for window in (*closed, open_window):
+        restarted.restore(decode("GPU-0", encode(window)))
+    for each in after:
+        restarted.add(each)
+    now = after[-1].end
+    for span in (HOUR, 6 * HOUR, DAY, 7 * DAY):
+        assert_same(restarted.window(span, now), steady.window(span, now))
+    assert_same(restarted.day(), steady.day())
+    assert_same(restarted.week(), steady.week())
+    assert restarted.demands.demand() == steady.demands.demand()
+
+
+def test_what_is_older_than_its_span_is_gone_when_time_goes_on() -> None:
+    """After two days without a word, today is only today."""
+    device, _ = windows_of(long_run(5))
+    later = EPOCH + 2 * DAY
+    device.add(replace(KINDS[0], start=later, end=later + SECOND))
+    assert device.day().states == {State.IDLE_EMPTY: SECOND}
+    assert (device.day().start, device.day().coverage_ratio) == (later, 1.0)
+    assert device.week().accounted == 5 * HOUR + SECOND
+    assert device.window(3 * HOUR, later + SECOND).accounted == SECOND
+
+
+@pytest.mark.parametrize("back", [30 * SECOND, 20 * MINUTE, 5 * HOUR, 400 * DAY])
+def test_clock_that_is_set_back_loses_no_time(back: int) -> None:
+    """Windows go on being closed, and the hours lived twice count twice."""
+    first = long_run(2)
+    device, closed = windows_of(first)
+    again = long_run(2, first[-1].end - back)
+    for each in again:
+        closed.extend(device.add(each))
+    open_window = device.open_window()
+    assert open_window is not None
+    assert summed([*closed, open_window]).accounted == 4 * HOUR
+    assert len(closed) >= 46
+    assert device.window(HOUR, again[-1].end).accounted >= HOUR - FINE_SPAN
+
+
+def test_memory_is_bounded_whatever_the_clock_does() -> None:
+    """Twenty days, with the clock thrown about, take no more than the rings may hold."""
+    device = DeviceWindows("GPU-0")
+    tracemalloc.start()
+    start = EPOCH
+    for day in range(20):
+        start += {5: 3000 * DAY, 6: -3000 * DAY, 10: -2 * DAY}.get(day, 0)
+        for each in long_run(24, start, length=900):
+            device.add(each)
+        start += DAY
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 2_000_000
+    assert len(list(device.strip(start))) <= DAY // FINE_SPAN + 1
+
+
+def test_nothing_added_is_an_empty_window() -> None:
+    """Before the first entry there is nothing to tell."""
+    device = DeviceWindows("GPU-0")
+    assert device.open_window() is None
+    assert device.day() == device.week() == device.window(HOUR, EPOCH) == Window("GPU-0", 0, 0)
+    assert list(device.strip(EPOCH)) == []
+
+
+def test_demand_is_of_active_seconds_and_memory_of_held_ones() -> None:
+    """Idle time asks for nothing; what is held while idle is still needed."""
+    held, empty, unknown = KINDS[2], KINDS[0], KINDS[4]
+    builder = WindowBuilder("GPU-0")
+    for each in entries_of([(held, 10), (empty, 10), (unknown, 10), (KINDS[1], 10)]):
+        builder.add(each)
+    found = builder.window()
+    assert found.demands[Resource.MEMORY].total == 20 * SECOND
+    assert found.demands[Resource.COMPUTE].total == 10 * SECOND
+    assert found.compute_at_least.quantile(0.5) == 0.7
+    assert found.tiers == {Tier.POWER: 20 * SECOND, Tier.PROFILING: 10 * SECOND}

@@ -1,0 +1,71 @@
+"""How likely a finding is true, factor by factor."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cases import case, window
+from rightsizer.advice.confidence import confidence_of, direct_factors, sizing_factors
+from rightsizer.domain.state import State, Tier
+
+
+@pytest.mark.parametrize(
+    ("tier", "expected"),
+    [(Tier.PROFILING, 1.0), (Tier.POWER, 0.85), (Tier.BASIC, 0.5), (Tier.NONE, 0.0)],
+)
+def test_tier_bounds_what_may_be_believed(tier: Tier, expected: float) -> None:
+    """Utilization alone is worth half."""
+    judged = case([window({State.IDLE_HELD: 1}, tiers={tier: 1})])
+    assert direct_factors(judged, 1.0, 0.9)["tier"] == expected
+    assert sizing_factors(judged, 0.5)["tier"] == expected
+
+
+def test_weakest_device_counts() -> None:
+    """A workload is known as well as the device of it that is known least."""
+    good = window({State.IDLE_HELD: 10})
+    poor = window({State.IDLE_HELD: 1, State.UNKNOWN: 1}, tiers={Tier.POWER: 1})
+    factors = direct_factors(case([good, poor]), 1.0, 0.9)
+    assert (factors["tier"], factors["coverage"]) == (0.85, 0.5)
+    assert factors["certainty"] == direct_factors(case([poor]), 1.0, 0.9)["certainty"]
+
+
+def test_direct_observation_needs_no_days() -> None:
+    """Idleness is seen, not inferred: history is no factor of it."""
+    assert direct_factors(case([window({State.IDLE_HELD: 1})]), 1.0, 0.9).keys() == {
+        "tier",
+        "coverage",
+        "certainty",
+    }
+
+
+def test_sizing_grows_with_history_and_margin() -> None:
+    """A week says more than a day, and far beyond the threshold more than at it."""
+    day, week = (case([window({State.PRODUCTIVE: hours})]) for hours in (24, 168))
+    assert sizing_factors(day, 0.0) == {
+        "tier": 1.0,
+        "coverage": 1.0,
+        "history": pytest.approx(0.2835, abs=1e-4),
+        "samples": 0.5,
+        "certainty": 0.5,
+    }
+    assert sizing_factors(week, 0.0)["history"] > 0.9
+    assert sizing_factors(week, 0.0)["samples"] == 0.875
+    assert sizing_factors(week, 0.05)["certainty"] == 0.75
+    assert sizing_factors(week, 0.5)["certainty"] == 1.0
+
+
+def test_nothing_known_is_not_believed() -> None:
+    """No time, no confidence."""
+    nothing = case([window({State.UNKNOWN: 5})])
+    assert confidence_of(direct_factors(nothing, 0.0, 0.9)) == 0.0
+    assert confidence_of(sizing_factors(nothing, 0.5)) == 0.0
+
+
+@given(st.lists(st.floats(0.0, 1.0), max_size=6))
+def test_confidence_is_the_product_of_what_is_published(factors: list[float]) -> None:
+    """Anyone can multiply them again."""
+    product = 1.0
+    for factor in factors:
+        product *= factor
+    published = {str(number): factor for number, factor in enumerate(factors)}
+    assert confidence_of(published) == pytest.approx(product, abs=0.0005)

@@ -1,0 +1,83 @@
+"""The rule of GPUs that spin, and whom they wait for."""
+
+import pytest
+
+from cases import case, window
+from readings import gpu, workload
+from rightsizer.advice.rules.hidden_stall import RULE
+from rightsizer.domain.finding import Action, FindingKind, Reason
+from rightsizer.domain.state import State, Tier
+
+JOB = workload()
+STALL, BUSY = State.HIDDEN_STALL, State.PRODUCTIVE
+
+
+def test_spinning_is_inefficient() -> None:
+    """It says how long and what to look at."""
+    found = RULE.judge(case([window({STALL: 4, BUSY: 6})], JOB))
+    assert found.finding is FindingKind.INEFFICIENT
+    assert found.reasons == (Reason.HIDDEN_STALL,)
+    assert found.action is Action.INVESTIGATE_STRAGGLER
+    assert found.summary == "GPU 0 of llama: busy without working 40% of the last 10 h."
+    assert found.evidence["stalled_ratio"] == {"GPU-0": 0.4}
+
+
+def test_culprit_is_the_device_that_does_not_spin() -> None:
+    """The others wait for it."""
+    spinning = window({STALL: 9, BUSY: 1})
+    found = RULE.judge(case([spinning, window({BUSY: 10}), spinning, spinning], JOB))
+    assert found.culprits == ("GPU-1",)
+    assert found.devices == ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
+    assert found.summary == (
+        "GPUs 0, 2 and 3 of llama: busy without working 90% of the last 10 h; they wait for GPU 1."
+    )
+
+
+def test_permuting_devices_changes_neither_culprit_nor_id() -> None:
+    """The index of a GPU means nothing."""
+    windows = [window({STALL: 9, BUSY: 1}), window({BUSY: 10})]
+    devices = [gpu(0), gpu(1)]
+    found = RULE.judge(case(windows, JOB, devices))
+    turned = RULE.judge(case(windows, JOB, devices[::-1]))
+    windows_turned = RULE.judge(case(windows[::-1], JOB, devices[::-1]))
+    assert found.id == turned.id == windows_turned.id
+    assert found.confidence == turned.confidence == windows_turned.confidence
+
+
+@pytest.mark.parametrize(("hours", "is_complaint"), [(3.0, True), (2.99, False)])
+def test_three_tenths_of_the_time_make_a_finding(
+    hours: float,
+    is_complaint: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """A barrier now and then is how collectives work."""
+    found = RULE.judge(case([window({STALL: hours, BUSY: 10 - hours})], JOB))
+    assert found.is_complaint == is_complaint
+    assert found.abstained is None
+
+
+def test_one_spinning_device_is_enough() -> None:
+    """The workload is as fast as its slowest part."""
+    assert RULE.judge(case([window({BUSY: 10}), window({STALL: 10})], JOB)).is_complaint
+
+
+@pytest.mark.parametrize("tier", [Tier.BASIC, Tier.NONE])
+def test_without_power_it_cannot_be_told(tier: Tier) -> None:
+    """A spinning GPU looks like a working one."""
+    found = RULE.judge(case([window({BUSY: 10}, tiers={tier: 1})], JOB))
+    assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
+    assert found.abstained is not None
+
+
+def test_too_little_telemetry_is_no_verdict() -> None:
+    """Less than a minute of the device that least is known of."""
+    found = RULE.judge(case([window({STALL: 10}), window({State.UNKNOWN: 10})], JOB))
+    assert found.reasons == (Reason.INSUFFICIENT_DATA,)
+
+
+def test_unknown_time_neither_makes_nor_hides_a_stall() -> None:
+    """Shares are of what is known; confidence is not."""
+    clear = RULE.judge(case([window({STALL: 5, BUSY: 5})], JOB))
+    hazy = RULE.judge(case([window({STALL: 5, BUSY: 5, State.UNKNOWN: 10})], JOB))
+    assert clear.is_complaint
+    assert hazy.is_complaint
+    assert hazy.confidence == pytest.approx(clear.confidence / 2, abs=0.001)

@@ -1,0 +1,212 @@
+"""The rule of GPUs that are larger than anything that was asked of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cases import case, histogram, window
+from readings import HOUR, gpu, workload
+from rightsizer.advice.rules.overprovisioned import RULE
+from rightsizer.domain.device import Device, MigInstance
+from rightsizer.domain.finding import Action, FindingKind, Reason, Risk
+from rightsizer.domain.state import Resource, State
+from rightsizer.domain.window import Window
+from rightsizer.domain.workload import Allocator, Workload, WorkloadClass
+
+COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
+SERVICE = workload("chat", WorkloadClass.SERVING)
+UNSTATED = workload("chat", WorkloadClass.UNKNOWN)
+WEEK = 7 * 24
+
+
+def used(
+    compute: Mapping[float, float],
+    memory: Mapping[float, float],
+    hours: float = WEEK,
+    **facts: Any,
+) -> Window:
+    """A week of service with its demands."""
+    return window({State.PRODUCTIVE: hours}, {COMPUTE: compute, MEMORY: memory}, **facts)
+
+
+SMALL = used({0.1: WEEK}, {0.1: WEEK})
+
+
+def test_small_service_is_offered_slices() -> None:
+    """Smallest first, with a risk by what would not have fitted."""
+    found = RULE.judge(case([SMALL], SERVICE))
+    assert found.finding is FindingKind.OVERPROVISIONED
+    assert found.reasons == (Reason.GPU_OVERPROVISIONED, Reason.GPU_MEMORY_OVERPROVISIONED)
+    assert found.action is Action.SHARE_MIG
+    assert [option.target for option in found.options][:2] == ["1g.10gb", "1g.20gb"]
+    assert found.risk is found.options[0].risk is Risk.VERY_LOW
+    assert found.summary == (
+        "GPU 0 of chat: even the largest need, with its margin, leaves 88% of the GPU free."
+    )
+    assert found.evidence["need_ratio"] == {"GPU-0": {"compute": 0.115, "memory": 0.11}}
+    assert found.confidence > 0.7
+
+
+def test_larger_need_gets_a_larger_slice() -> None:
+    """The need, not the mean, must fit."""
+    busier = used({0.05: WEEK * 0.98, 0.3: WEEK * 0.02}, {0.2: WEEK})
+    found = RULE.judge(case([busier], SERVICE))
+    assert found.options[0].target == "3g.40gb"
+    assert found.id != RULE.judge(case([SMALL], SERVICE)).id
+
+
+@pytest.mark.parametrize(("compute", "is_complaint"), [(0.43, True), (0.44, False), (0.9, False)])
+def test_half_of_the_device_must_be_free(
+    compute: float,
+    is_complaint: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """Of the largest need, its margin included."""
+    found = RULE.judge(case([used({compute: WEEK}, {0.1: WEEK})], SERVICE))
+    assert found.is_complaint == is_complaint
+    assert found.abstained is None
+
+
+def test_memory_is_a_reason_only_where_every_device_has_it_free() -> None:
+    """One that uses half of it has none to give."""
+    fuller = used({0.1: WEEK}, {0.4: WEEK})
+    fullest = used({0.1: WEEK}, {0.5: WEEK})
+    assert len(RULE.judge(case([SMALL, fuller], SERVICE)).reasons) == 2
+    inefficient = RULE.judge(case([SMALL, fullest], SERVICE))
+    assert not inefficient.is_complaint
+
+
+def test_sureness_grows_with_the_distance_from_the_threshold() -> None:
+    """In both directions."""
+
+    def certainty(compute: float) -> float:
+        found = RULE.judge(case([used({compute: WEEK}, {0.1: WEEK})], SERVICE))
+        return found.confidence_factors["certainty"]
+
+    assert certainty(0.1) == certainty(0.8) == 1.0
+    assert certainty(0.43) == pytest.approx(0.5, abs=0.03)
+    assert certainty(0.44) == pytest.approx(0.53, abs=0.03)
+
+
+def test_every_device_must_be_too_large() -> None:
+    """The smallest GPU of a workload must do for its busiest rank."""
+    busy = used({0.9: WEEK}, {0.1: WEEK})
+    assert not RULE.judge(case([SMALL, busy], SERVICE)).is_complaint
+    assert RULE.judge(case([SMALL, SMALL], SERVICE)).is_complaint
+
+
+def test_never_over_while_memory_is_under() -> None:
+    """However idle the compute is."""
+    pressed = used({0.1: WEEK}, {0.1: WEEK}, pressed={MEMORY: WEEK * HOUR // 20})
+    found = RULE.judge(case([pressed], SERVICE))
+    assert found.finding is FindingKind.OPTIMIZED
+    assert found.summary == "Under pressure, so not too large."
+    # One device under pressure speaks for all of the workload.
+    assert not RULE.judge(case([SMALL, pressed], SERVICE)).is_complaint
+
+
+def test_batch_job_gets_no_smaller_device() -> None:
+    """It would only run longer."""
+    found = RULE.judge(case([SMALL], workload()))
+    assert found.abstained == "a batch job would only run longer on a smaller GPU"
+
+
+@pytest.mark.parametrize("holder", [None, UNSTATED])
+def test_unknown_class_gets_no_options(holder: Workload | None) -> None:
+    """That it is too large is said; into what to change it is not."""
+    found = RULE.judge(case([SMALL], holder))
+    assert found.is_complaint
+    assert found.options == ()
+    assert found.action is Action.NONE
+    assert found.risk is Risk.UNKNOWN
+    assert "class is unknown" in str(found.evidence["options"])
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        gpu(board="T4"),
+        gpu(board=None),
+        gpu(uuid="MIG-0", mig=MigInstance("GPU-0", "3g.40gb", 1, 0, 3 / 7, 4 / 8)),
+    ],
+)
+def test_what_cannot_be_cut_has_no_slices(device: Device) -> None:
+    """A T4, an unknown board, and a slice itself."""
+    found = RULE.judge(case([SMALL], SERVICE, [device]))
+    assert found.is_complaint
+    assert found.options == ()
+
+
+def test_several_devices_or_nvlink_have_no_slices() -> None:
+    """Slices do not talk to each other."""
+    linked = window(
+        {State.PRODUCTIVE: WEEK},
+        {COMPUTE: {0.1: WEEK}, MEMORY: {0.1: WEEK}, Resource.NVLINK: {0.3: WEEK}},
+    )
+    assert RULE.judge(case([linked], SERVICE)).options == ()
+    assert RULE.judge(case([SMALL, SMALL], SERVICE)).options == ()
+
+
+def test_slice_that_peaks_would_not_fit_is_risky() -> None:
+    """P99 fits; the rest of the time it would have hurt."""
+    peaks = used({0.1: WEEK * 0.992, 0.5: WEEK * 0.008}, {0.1: WEEK})
+    assert RULE.judge(case([peaks], SERVICE)).options[0].risk is Risk.LOW
+
+
+def test_occupied_but_not_computing_is_inefficient() -> None:
+    """Only the lower bound would allow a smaller device, so none is advised."""
+    occupied = used({0.9: WEEK}, {0.1: WEEK}, compute_at_least=histogram({0.1: WEEK}))
+    found = RULE.judge(case([occupied], SERVICE))
+    assert found.finding is FindingKind.INEFFICIENT
+    assert found.action is Action.NONE
+    assert found.options == ()
+    assert found.summary == (
+        "GPU 0: the SMs are occupied, yet what they compute would leave 88% of the GPU free."
+    )
+
+
+def test_preallocated_memory_is_no_verdict() -> None:
+    """Nobody knows what it needs."""
+    serving = workload("vllm", WorkloadClass.SERVING, Allocator.PREALLOCATING)
+    found = RULE.judge(case([used({0.1: WEEK}, {0.9: WEEK})], serving))
+    assert found.abstained == "memory looks preallocated, so the memory needed is not known"
+
+
+def test_unmeasured_compute_or_memory_is_no_verdict() -> None:
+    """Room in what is measured says nothing of what is not."""
+    found = RULE.judge(case([window({State.PRODUCTIVE: WEEK}, {COMPUTE: {0.1: WEEK}})], SERVICE))
+    assert found.abstained == "compute or memory use is not measured"
+    assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
+
+
+def test_little_activity_is_no_verdict() -> None:
+    """Idle days are no demand to size by."""
+    idle = window({State.PRODUCTIVE: 0.1, State.IDLE_HELD: WEEK}, {COMPUTE: {0.1: 0.1}})
+    found = RULE.judge(case([SMALL, idle], SERVICE))
+    assert found.abstained == "only 6 min of activity to size by"
+    assert found.reasons == (Reason.INSUFFICIENT_DATA,)
+
+
+def test_short_history_is_not_believed() -> None:
+    """A day of low load says little about a week."""
+    day = RULE.judge(case([used({0.1: 24}, {0.1: 24}, 24)], SERVICE))
+    assert day.is_complaint
+    assert day.confidence < 0.2
+
+
+def test_spans_cover_the_cycle_of_the_load() -> None:
+    """Two weeks and three days must agree, a week of them known."""
+    conduct = RULE.conduct(SERVICE)
+    assert conduct.long_seconds == 14 * 86_400
+    assert conduct.short_seconds == 3 * 86_400
+    assert conduct.minimum_known_seconds == 7 * 86_400
+
+
+def test_unknown_time_never_creates_advice() -> None:
+    """It lowers confidence and changes nothing else."""
+    hazy = window(
+        {State.PRODUCTIVE: WEEK, State.UNKNOWN: WEEK}, {COMPUTE: {0.1: WEEK}, MEMORY: {0.1: WEEK}}
+    )
+    found, clear = RULE.judge(case([hazy], SERVICE)), RULE.judge(case([SMALL], SERVICE))
+    assert found.id == clear.id
+    assert found.confidence == pytest.approx(clear.confidence / 2, abs=0.001)

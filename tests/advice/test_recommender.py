@@ -1,0 +1,156 @@
+"""One run over the accounts: when a verdict may become advice, and when it still holds."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from cases import case, window
+from readings import workload
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.recommender import Cases, Judgement, findings, judge_all
+from rightsizer.advice.rules import RULES, hidden_stall
+from rightsizer.domain.finding import Case
+from rightsizer.domain.state import State, Tier
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.domain.window import Window
+
+JOB = workload()
+STALL, BUSY, UNKNOWN = State.HIDDEN_STALL, State.PRODUCTIVE, State.UNKNOWN
+HOUR_LONG, TEN_MINUTES = 3600 * NANOSECONDS_PER_SECOND, 600 * NANOSECONDS_PER_SECOND
+STALLED = window({STALL: 1})
+WORKING = window({BUSY: 1})
+
+
+def spans(long: Window, short: Window) -> Cases:
+    """Cases of one workload: what the last hour was, and what the last ten minutes were."""
+
+    def cases(span: int | None) -> Sequence[Case]:
+        assert span in (0, HOUR_LONG, TEN_MINUTES)
+        return [case([long if span == HOUR_LONG else short], JOB)]
+
+    return cases
+
+
+def judge(long: Window, short: Window, *, is_open: bool = False) -> Judgement:
+    """The hidden stall rule's judgement, whose advice is open or not."""
+    open_now = {(JOB.key, "hidden_stall")} if is_open else set()
+    (found,) = judge_all(spans(long, short), (hidden_stall.RULE,), open_now)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("long", "short", "may_open"),
+    [
+        (STALLED, STALLED, True),
+        (STALLED, WORKING, False),
+        (WORKING, STALLED, False),
+        # Too little of the hour is known.
+        (window({STALL: 0.8, UNKNOWN: 0.2}), STALLED, False),
+        (window({STALL: 0.84, UNKNOWN: 0.16}), STALLED, True),
+        # Too little confidence: less than half of the hour was covered.
+        (window({STALL: 0.84, UNKNOWN: 1.0}), STALLED, False),
+        (STALLED, window({UNKNOWN: 1}), False),
+        (window({BUSY: 1}, tiers={Tier.BASIC: 1}), STALLED, False),
+    ],
+)
+def test_long_and_short_spans_must_agree(
+    long: Window,
+    short: Window,
+    may_open: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """True for long, still true, known well enough and believed: then it opens."""
+    assert judge(long, short).may_open == may_open
+
+
+@pytest.mark.parametrize(
+    ("share", "still_holds"), [(0.5, True), (0.3, True), (0.18, True), (0.179, False)]
+)
+def test_it_holds_until_well_below_the_threshold(
+    share: float,
+    still_holds: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """Opened at 0.3, closed under 0.6 of that: a load at the border does not flap."""
+    short = window({STALL: share, BUSY: 1 - share})
+    assert judge(WORKING, short, is_open=True).still_holds is still_holds
+    assert judge(WORKING, short, is_open=True).may_open is False
+
+
+def test_silence_neither_holds_nor_ends() -> None:
+    """Ten unknown minutes say nothing about open advice."""
+    assert judge(STALLED, window({UNKNOWN: 1}), is_open=True).still_holds is None
+
+
+def test_recent_time_is_looked_at_only_where_it_matters() -> None:
+    """A workload without complaint and without advice costs one window."""
+    asked: list[int | None] = []
+
+    def cases(span: int | None) -> Sequence[Case]:
+        asked.append(span)
+        return [case([WORKING], JOB)]
+
+    judge_all(cases, (hidden_stall.RULE,))
+    assert asked == [0, HOUR_LONG]
+    judge_all(cases, (hidden_stall.RULE,), {(JOB.key, "hidden_stall")})
+    assert asked[2:] == [0, HOUR_LONG, TEN_MINUTES]
+
+
+def test_every_rule_judges_every_workload_once() -> None:
+    """Each span is asked for once, however many rules want it."""
+    asked: list[int | None] = []
+
+    def cases(span: int | None) -> Sequence[Case]:
+        asked.append(span)
+        return [case([STALLED], JOB), case([STALLED], workload("other"))]
+
+    judged = judge_all(cases)
+    assert len(judged) == 2 * len(RULES)
+    assert {(each.key, each.finding.rule) for each in judged} == {
+        (key, rule.name) for key in (JOB.key, "slurm/other") for rule in RULES
+    }
+    assert len(asked) == len(set(asked))
+
+
+def test_findings_have_no_grace() -> None:
+    """A minute is enough for a verdict, and every rule gives one, abstentions included."""
+    short = window({STALL: 1 / 60})
+    found = findings([case([short], JOB)])
+    assert [each.rule for each in found] == [rule.name for rule in RULES]
+    by_rule = {each.rule: each for each in found}
+    assert by_rule["hidden_stall"].is_complaint
+    assert by_rule["overprovisioned"].abstained is not None
+    assert not judge(short, short).may_open
+
+
+@pytest.mark.parametrize("tier", [Tier.PROFILING, Tier.POWER])
+@pytest.mark.parametrize("minutes", [27, 30])
+def test_idle_batch_job_is_told_after_half_an_hour(tier: Tier, minutes: int) -> None:
+    """Also where there are no profiling counters, as on an A100 without DCGM."""
+    idle = window({State.IDLE_HELD: minutes / 60}, tiers={tier: 1})
+    judged = judge_all(lambda _: [case([idle], JOB)])
+    ledger = Ledger()
+    (event,) = ledger.update(judged, 0)
+    assert event.advice.finding.rule == "idle"
+
+
+def test_same_accounts_give_the_same_judgements() -> None:
+    """Ids, confidence and summaries are no matter of chance."""
+    assert judge_all(spans_of_all) == judge_all(spans_of_all)
+
+
+def spans_of_all(_: int | None) -> Sequence[Case]:
+    """A stalled workload and an idle one."""
+    return [
+        case([STALLED, WORKING], JOB),
+        case([window({State.IDLE_HELD: 30})], workload("notebook")),
+    ]
+
+
+def test_permuting_workloads_permutes_judgements() -> None:
+    """What is said of one does not depend on the others."""
+    forward = judge_all(spans_of_all)
+    backward = judge_all(lambda span: spans_of_all(span)[::-1])
+    assert sorted(forward, key=_place) == sorted(backward, key=_place)
+
+
+def _place(judged: Judgement) -> tuple[str, str]:
+    return judged.key, judged.finding.rule

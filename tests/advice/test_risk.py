@@ -1,0 +1,49 @@
+"""How likely an action hurts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.advice.risk import risk_of
+from rightsizer.domain.finding import Risk
+
+DAY = 86_400.0
+ORDER = (Risk.VERY_LOW, Risk.LOW, Risk.MEDIUM, Risk.HIGH)
+
+
+@pytest.mark.parametrize(
+    ("share", "known", "expected"),
+    [
+        (0.0, 7 * DAY, Risk.VERY_LOW),
+        (0.0, DAY, Risk.VERY_LOW),
+        (0.0, 0.5 * DAY, Risk.LOW),
+        (0.03, 7 * DAY, Risk.LOW),
+        (0.1, 7 * DAY, Risk.MEDIUM),
+        (0.2, 7 * DAY, Risk.HIGH),
+        (1.0, 7 * DAY, Risk.HIGH),
+        (0.0, 6000.0, Risk.MEDIUM),
+        (0.0, 5999.0, Risk.UNKNOWN),
+        (1.0, 0.0, Risk.UNKNOWN),
+    ],
+)
+def test_risk_is_the_bound_of_what_would_have_hurt(
+    share: float, known: float, expected: Risk
+) -> None:
+    """1, 5 and 15 % of the five-minute blocks; fewer than 20 of them say nothing."""
+    level = risk_of(share, known)
+    assert level.risk is expected
+    assert (level.upper_bound_ratio is None) == (expected is Risk.UNKNOWN)
+    assert level.upper_bound_ratio is None or level.upper_bound_ratio > 0.99 * share
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(6000.0, 14 * DAY))
+def test_more_harm_is_never_less_risk(one: float, other: float, known: float) -> None:
+    """Monotone in the share that was harmed."""
+    low, high = risk_of(min(one, other), known), risk_of(max(one, other), known)
+    assert ORDER.index(low.risk) <= ORDER.index(high.risk)
+
+
+@given(st.floats(6000.0, 14 * DAY), st.floats(1.0, 10.0))
+def test_longer_harmless_history_is_never_more_risk(known: float, times: float) -> None:
+    """Every quiet day lowers the bound."""
+    assert ORDER.index(risk_of(0.0, known * times).risk) <= ORDER.index(risk_of(0.0, known).risk)

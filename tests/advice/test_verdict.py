@@ -1,0 +1,77 @@
+"""How a verdict is phrased, and its stable id."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cases import case, window
+from readings import gpu, workload
+from rightsizer.advice.recommender import findings
+from rightsizer.advice.rules import RULES
+from rightsizer.advice.verdict import abstain, finding_id, names_of
+from rightsizer.domain.device import MigInstance
+from rightsizer.domain.finding import Action, Reason
+from rightsizer.domain.state import State
+
+
+@pytest.mark.parametrize(
+    ("indices", "expected"),
+    [((3,), "GPU 3"), ((0, 1), "GPUs 0 and 1"), ((0, 1, 2), "GPUs 0, 1 and 2")],
+)
+def test_devices_are_named_for_a_person(indices: tuple[int, ...], expected: str) -> None:
+    """By the index that nvidia-smi shows."""
+    assert names_of([gpu(index) for index in indices]) == expected
+
+
+def test_instance_is_named_with_its_board() -> None:
+    """An index alone would name seven of them."""
+    instance = gpu(4, uuid="MIG-1", mig=MigInstance("GPU-4", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
+    assert names_of([instance]) == "MIG instance 1g.10gb on GPU 4"
+
+
+def test_id_is_stable_over_releases() -> None:
+    """Dismissals and annotations are kept by it."""
+    assert finding_id("slurm/llama", Reason.IDLE_HELD, Action.RELEASE, "") == "jqdcfmolfamr"
+
+
+@given(st.lists(st.tuples(*[st.sampled_from(["a", "b", ""])] * 4), min_size=2, max_size=2))
+def test_ids_differ_with_what_is_said(said: list[tuple[str, str, str, str]]) -> None:
+    """Another workload, reason, action or target is another finding."""
+    one, other = said
+    assert (finding_id(*one) == finding_id(*other)) == (one == other)
+    assert len(finding_id(*one)) == 12
+    assert finding_id(*one).isalnum()
+
+
+def test_abstention_says_why() -> None:
+    """It is no complaint, and claims no confidence."""
+    judged = case([window({State.UNKNOWN: 1})], workload())
+    found = abstain("idle", judged, Reason.INSUFFICIENT_DATA, "only 3 s of telemetry")
+    assert found.abstained == "only 3 s of telemetry"
+    assert found.summary == "No verdict: only 3 s of telemetry."
+    assert not found.is_complaint
+    assert found.confidence == 0.0
+
+
+@pytest.mark.parametrize("state", [State.UNKNOWN, State.IDLE_HELD, State.HIDDEN_STALL])
+def test_every_finding_is_complete_and_plain(state: State) -> None:
+    """Each field of the design is there, in words and numbers that JSON can hold."""
+    judged = case([window({state: 10}), window({state: 10})], workload())
+    for found, rule in zip(findings([judged]), RULES, strict=True):
+        form = json.loads(json.dumps(asdict(found)))
+        assert form["rule"] == rule.name
+        assert form["devices"] == ["GPU-0", "GPU-1"]
+        assert form["workload"] == "slurm/llama"
+        assert form["summary"].endswith(".")
+        assert form["savings"]["reason"]
+        assert (form["reasons"] == []) == (form["finding"] == "optimized")
+        assert (form["abstained"] is not None) == (form["finding"] == "unknown")
+        assert set(form["culprits"]) <= {"GPU-0", "GPU-1"}
+        evidence = form["evidence"]
+        assert evidence["known_seconds"] == (0.0 if state is State.UNKNOWN else 36000.0)
+        assert evidence["window_seconds"] == 36000.0
+        assert evidence["coverage_ratio"] == (0.0 if state is State.UNKNOWN else 1.0)
+        assert len(evidence["tier"]) == 2

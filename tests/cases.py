@@ -1,0 +1,122 @@
+"""Windows, cases, findings and judgements made by hand, with what a test does not say usual."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from readings import DAY, EPOCH, HOUR, gpu
+from rightsizer.accounting.provisioning import ProvisioningSettings, provision
+from rightsizer.advice.recommender import Judgement
+from rightsizer.advice.rules.rule import Conduct
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
+from rightsizer.domain.histogram import Histogram
+from rightsizer.domain.state import Resource, State, Tier
+from rightsizer.domain.units import Nanoseconds, nanoseconds
+from rightsizer.domain.window import Window
+from rightsizer.domain.workload import Allocator, Workload
+
+NOW: Final[Nanoseconds] = EPOCH + 30 * DAY
+
+
+def histogram(weights: Mapping[float, float]) -> Histogram:
+    """A distribution of ratios by hours."""
+    found = Histogram()
+    for ratio, hours in weights.items():
+        found.add(ratio, round(hours * HOUR))
+    return found
+
+
+def window(
+    hours: Mapping[State, float],
+    demands: Mapping[Resource, Mapping[float, float]] | None = None,
+    **facts: Any,
+) -> Window:
+    """A window of GPU-0 that ends now: hours by state, and hours by ratio for each resource."""
+    states = {state: round(each * HOUR) for state, each in hours.items()}
+    known = sum(time for state, time in states.items() if state is not State.UNKNOWN)
+    usual: dict[str, Any] = {
+        "uuid": gpu().uuid,
+        "start": NOW - sum(states.values()),
+        "end": NOW,
+        "states": states,
+        "tiers": {Tier.PROFILING: known} if known else {},
+        "demands": {resource: histogram(each) for resource, each in (demands or {}).items()},
+    }
+    return Window(**usual | facts)
+
+
+def case(
+    windows: Sequence[Window],
+    workload: Workload | None = None,
+    devices: Sequence[Device] | None = None,
+) -> Case:
+    """What a rule judges: the windows of a workload's devices, one for each."""
+    found = tuple(gpu(index) for index in range(len(windows))) if devices is None else devices
+    allocator = workload.allocator if workload else Allocator.UNKNOWN
+    of_devices = [
+        replace(each, uuid=device.uuid) for each, device in zip(windows, found, strict=True)
+    ]
+    return Case(
+        key=workload.key if workload else found[0].uuid,
+        workload=workload,
+        devices=tuple(found),
+        windows=tuple(of_devices),
+        provisioning=tuple(
+            provision(each, allocator, ProvisioningSettings()) for each in of_devices
+        ),
+    )
+
+
+def finding(**facts: Any) -> Finding:
+    """A complaint of the rule `idle` about the workload `slurm/llama`."""
+    usual: dict[str, Any] = {
+        "id": "aaaaaaaaaaaa",
+        "rule": "idle",
+        "finding": FindingKind.IDLE,
+        "reasons": (Reason.IDLE_HELD,),
+        "devices": ("GPU-0",),
+        "culprits": (),
+        "workload": "slurm/llama",
+        "action": Action.RELEASE,
+        "summary": "GPU 0: held but idle.",
+        "options": (Option("let it go", Risk.LOW),),
+        "confidence": 0.9,
+        "confidence_factors": {"tier": 1.0, "coverage": 0.9},
+        "risk": Risk.LOW,
+        "savings": Savings(reason="no price"),
+        "evidence": {"idle_ratio": {"GPU-0": 1.0}},
+    }
+    return Finding(**usual | facts)
+
+
+def judgement(
+    *,
+    may_open: bool = True,
+    still_holds: bool | None = True,
+    close_after_seconds: float = 600.0,
+    key: str = "slurm/llama",
+    **facts: Any,
+) -> Judgement:
+    """A verdict on `slurm/llama` that is withdrawn after ten quiet minutes."""
+    return Judgement(
+        finding=finding(**facts),
+        key=key,
+        conduct=Conduct(close_after_seconds=close_after_seconds),
+        may_open=may_open,
+        still_holds=still_holds,
+    )
+
+
+def after(minutes: float) -> Nanoseconds:
+    """A time some minutes after now."""
+    return NOW + nanoseconds(60.0 * minutes)

@@ -1,0 +1,97 @@
+"""The catalogue that comes with the program, and how boards are found in it."""
+
+import pytest
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue, built_in
+from rightsizer.domain.errors import UsageError
+
+BOARDS = built_in().boards
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS.keys())
+def test_board_is_plausible(board: Board) -> None:
+    """Every figure is in its base unit and of the right order of magnitude."""
+    assert 2**30 < board.memory_bytes < 2**39
+    assert 1e11 < board.memory_bandwidth_bytes_per_second < 2e13
+    assert 30 <= board.power_limit_watts <= 2000
+    assert board.sm_clock_maximum_hertz is None or 1e9 < board.sm_clock_maximum_hertz < 4e9
+    assert 0 < board.achievable_compute_ratio <= 1
+    assert 0 < board.achievable_bandwidth_ratio <= 1
+    assert (board.pcie_generation, board.pcie_width) >= (3, 8)
+    assert all(1e11 < peak < 1e17 for peak in board.peak_per_second.values())
+    assert (board.nvlink_bytes_per_second > 0) == (board.nvlink_generation is not None)
+    assert board.architecture
+    assert board.source
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS.keys())
+def test_mig_profiles_are_parts_of_the_board(board: Board) -> None:
+    """As many of a profile as fit never take more than the whole."""
+    for profile in board.mig_profiles:
+        assert 0 < profile.compute_share <= 1
+        assert 0 < profile.memory_share <= 1
+        assert profile.compute_share * profile.maximum_count <= 1
+        assert profile.memory_share * profile.maximum_count <= 1
+        assert profile.sm_count is None or profile.sm_count <= board.sm_count
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS.keys())
+def test_board_is_found_by_all_its_names(board: Board) -> None:
+    """By its key and by whatever NVML calls it, however that is written."""
+    for name in (board.key, *board.names):
+        for spelling in (name, name.upper(), name.lower(), f"NVIDIA {name}", f"Tesla {name}"):
+            assert built_in().find(spelling) is board
+        assert built_in().get(name) is board
+
+
+def test_no_two_boards_share_a_name() -> None:
+    """A board dropped from the file would not change what another's name means."""
+    for board in BOARDS.values():
+        others = Catalogue({key: other for key, other in BOARDS.items() if other is not board})
+        for name in (board.key, *board.names):
+            assert others.find(name) is None, name
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
+        ("A100-PCIE-40GB", "A100-PCIE-40GB"),
+        ("NVIDIA A100 80GB PCIe", "A100-PCIE-80GB"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA T4", "T4"),
+        ("nvidia h100 80gb hbm3", "H100-SXM5-80GB"),
+    ],
+)
+def test_memory_and_form_are_part_of_the_name(name: str, key: str) -> None:
+    """An A100 of 40 GB is never taken for one of 80 GB, nor a PCIe board for an SXM one."""
+    board = built_in().find(name)
+    assert board is not None
+    assert board.key == key
+
+
+@pytest.mark.parametrize("name", ["", "NVIDIA", "A100", "NVIDIA Graphics Device", "Tesla K80"])
+def test_unknown_name_is_not_guessed(name: str) -> None:
+    """No board is better than a wrong one."""
+    assert built_in().find(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [("A100", "A100-SXM4-80GB"), ("H100-SXM-80GB", "H100-SXM5-80GB"), ("l40z", "L40S")],
+)
+def test_unknown_board_suggests_the_nearest(name: str, suggestion: str) -> None:
+    """The error names what was asked for and what may have been meant."""
+    with pytest.raises(UsageError, match=f"board '{name}' is not in the catalogue") as refusal:
+        built_in().get(name)
+    assert "did you mean" in str(refusal.value)
+    assert suggestion in str(refusal.value)
+
+
+def test_board_unlike_any_other_gets_the_whole_list() -> None:
+    """With nothing near, every known board is named."""
+    with pytest.raises(UsageError, match="known boards: ") as refusal:
+        built_in().get("?")
+    assert all(key in str(refusal.value) for key in BOARDS)

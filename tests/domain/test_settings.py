@@ -1,0 +1,53 @@
+"""How a threshold is declared."""
+
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+
+import pytest
+
+from rightsizer.domain.settings import Bounds, bounds_of, setting
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """Settings inside of others."""
+
+    patience: float = setting(
+        5.0, help="How long.", unit="seconds", minimum=0, maximum=60, source="a paper"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """Settings with a group of others."""
+
+    inner: Inner = field(default_factory=Inner)
+    names: MappingProxyType[str, int] = setting(MappingProxyType({"a": 1}), help="By name.")
+
+
+def test_field_carries_its_documentation() -> None:
+    """Default, unit, bounds and source stand in one place."""
+    (declared,) = fields(Inner)
+    assert declared.default == 5.0
+    assert bounds_of(declared) == Bounds("How long.", "seconds", 0, 60, "a paper")
+    assert Inner(patience=7.0).patience == 7.0
+
+
+def test_group_of_settings_has_no_bounds() -> None:
+    """A field that only holds other settings says nothing of itself."""
+    group, names = fields(Outer)
+    assert bounds_of(group) is None
+    assert bounds_of(names) == Bounds("By name.", "", None, None, "")
+
+
+def test_mapping_defaults_are_shared_read_only() -> None:
+    """Two trees of settings cannot change each other."""
+    assert Outer().names is Outer().names
+    assert dict(Outer().names) == {"a": 1}
+
+
+@pytest.mark.parametrize("default", [[], {}, set()])
+def test_mutable_default_is_refused(default: object) -> None:
+    """It would be shared by all that never set it."""
+    with pytest.raises(TypeError, match="immutable"):
+        setting(default, help="A trap.")

@@ -1,0 +1,45 @@
+"""The table of signals, and a signal's reading in another unit."""
+
+import pytest
+
+from rightsizer.domain.signal import CAPACITY_SIGNALS, SIGNALS, Signal, in_unit
+from rightsizer.domain.units import Unit
+
+
+def test_every_signal_has_a_unit_and_a_meaning() -> None:
+    """None is left out of the table, and each is explained in a sentence."""
+    assert SIGNALS.keys() == set(Signal)
+    assert all(each.meaning.endswith(".") for each in SIGNALS.values())
+
+
+@pytest.mark.parametrize("signal", Signal)
+def test_name_tells_the_unit(signal: Signal) -> None:
+    """Signals without a unit in their name are ratios; the others carry theirs."""
+    unit = SIGNALS[signal].unit
+    if unit in (Unit.RATIO, Unit.COUNT):
+        assert not signal.endswith(("_bytes", "_watts", "_hertz", "_joules", "_celsius"))
+    else:
+        assert signal.endswith(f"_{unit}")
+
+
+def test_signal_in_its_own_unit_is_itself() -> None:
+    """A ratio column of `power` is `power`."""
+    assert in_unit(Signal.POWER, Unit.RATIO) is Signal.POWER
+    assert in_unit(Signal.POWER_WATTS, Unit.WATTS) is Signal.POWER_WATTS
+
+
+def test_ratio_read_as_a_quantity_is_the_quantity() -> None:
+    """`memory_used` in bytes is `memory_used_bytes`, which the device's capacity divides."""
+    assert in_unit(Signal.MEMORY_USED, Unit.BYTES) is Signal.MEMORY_USED_BYTES
+    assert in_unit(Signal.PCIE_RECEIVE, Unit.BYTES_PER_SECOND) is (
+        Signal.PCIE_RECEIVE_BYTES_PER_SECOND
+    )
+    for ratio, quantities in CAPACITY_SIGNALS.items():
+        assert SIGNALS[ratio].unit is Unit.RATIO
+        assert all(SIGNALS[signal].unit is unit for unit, signal in quantities.items())
+
+
+def test_signal_in_a_unit_that_makes_no_sense_is_refused() -> None:
+    """The message names the signal, the unit asked for and the unit it has."""
+    with pytest.raises(ValueError, match="'gpu_busy' is not measured in watts; its unit is ratio"):
+        in_unit(Signal.GPU_BUSY, Unit.WATTS)
