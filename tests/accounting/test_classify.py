@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.accounting.classify import ClassifySettings, Observation, Verdict, classify
+from rightsizer.accounting.classify import (
+    ClassifySettings,
+    Observation,
+    Verdict,
+    classify,
+    looks_stalled,
+)
 from rightsizer.domain.signal import SIGNALS, Signal
 from rightsizer.domain.state import State, Tier
 from rightsizer.domain.units import Unit
@@ -118,6 +124,24 @@ def test_stall_without_counters_needs_a_witness(
     """A GPU alone must be busy all the time; a second one of the workload lends certainty."""
     verdict = judge({BUSY: busy, POWER: power}, peer_stalls=peer_stalls)
     assert verdict.state is state
+
+
+@pytest.mark.parametrize(
+    ("signals", "expected"),
+    [
+        ({BUSY: 0.8, POWER: below(0.25)}, True),
+        ({BUSY: below(0.8), POWER: 0.1}, False),
+        ({BUSY: 1.0, POWER: 0.25}, False),
+        ({BUSY: 1.0}, False),
+        ({POWER: 0.1}, False),
+    ],
+)
+def test_witness_of_a_stall_is_busy_at_low_power(
+    signals: dict[Signal, float],
+    expected: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """What a second GPU of the workload must show, both of it read."""
+    assert looks_stalled(signals, ClassifySettings()) == expected
 
 
 def test_what_may_be_a_stall_is_productive_with_both_hypotheses() -> None:

@@ -165,6 +165,14 @@ def test_occupied_but_not_computing_is_inefficient() -> None:
     )
 
 
+@pytest.mark.parametrize("hungry", [MEMORY, Resource.MEMORY_BANDWIDTH])
+def test_inefficiency_counts_every_other_resource(hungry: Resource) -> None:
+    """Pipes at rest leave nothing free where memory or its bandwidth is needed."""
+    demands = {COMPUTE: {0.9: WEEK}, MEMORY: {0.1: WEEK}} | {hungry: {0.8: WEEK}}
+    occupied = window({State.PRODUCTIVE: WEEK}, demands, compute_at_least=histogram({0.1: WEEK}))
+    assert RULE.judge(case([occupied], SERVICE)).finding is FindingKind.OPTIMIZED
+
+
 def test_preallocated_memory_is_no_verdict() -> None:
     """Nobody knows what it needs."""
     serving = workload("vllm", WorkloadClass.SERVING, Allocator.PREALLOCATING)
