@@ -167,14 +167,37 @@ def test_evidence_begins_when_the_holder_took_the_device() -> None:
     assert whole.windows[0].known == 5400 * SECOND
 
 
-def test_holder_stays_until_the_device_is_empty() -> None:
-    """A device that is held by nobody known is still held; an empty one is nobody's."""
+def test_holder_stays_until_the_device_was_empty_for_a_while() -> None:
+    """A device that is held by nobody known is still held; one that stays empty is nobody's."""
     accounts = Accounts()
     live(accounts, ticks(0, 100), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(110, 200), {GPU: HELD})
     assert accounts.cases(None, 0)[0].workload == JOB
-    live(accounts, ticks(210, 220), {GPU: EMPTY})
+    live(accounts, ticks(210, 790), {GPU: EMPTY})
+    assert accounts.cases(None, 0)[0].workload == JOB
+    live(accounts, ticks(800, 810), {GPU: EMPTY})
     assert accounts.cases(None, 0)[0].workload is None
+
+
+def test_restart_of_the_holder_is_no_new_holder() -> None:
+    """A service that is away for minutes keeps its evidence; another workload brings its own."""
+    accounts = Accounts()
+    live(accounts, ticks(0, 3600), {GPU: TRAINING}, {GPU: JOB})
+    live(accounts, ticks(3610, 3900), {GPU: EMPTY})
+    live(accounts, ticks(3910, 5400), {GPU: TRAINING}, {GPU: JOB})
+    (case,) = accounts.cases(3 * HOUR, EPOCH + 5400 * SECOND)
+    assert case.windows[0].accounted == 5400 * SECOND
+
+
+def test_need_begins_with_the_holder() -> None:
+    """What the former holder asked for is not what this one needs."""
+    accounts = Accounts()
+    live(accounts, ticks(0, 3600), {GPU: TRAINING}, {GPU: JOB})
+    (before,) = accounts.cases(HOUR, EPOCH + 3600 * SECOND)
+    live(accounts, ticks(3610, 7200), {GPU: HELD}, {GPU: NEXT})
+    (after,) = accounts.cases(HOUR, EPOCH + 7200 * SECOND)
+    assert Resource.COMPUTE in before.provisioning[0].resources
+    assert all(fit.demand is None for fit in after.provisioning[0].resources.values())
 
 
 def test_allocator_of_the_holder_decides_on_memory() -> None:

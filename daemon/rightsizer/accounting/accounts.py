@@ -9,17 +9,19 @@ from rightsizer.accounting.builder import WindowBuilder
 from rightsizer.accounting.decay import DecaySettings
 from rightsizer.accounting.known import KnownDevice
 from rightsizer.accounting.provisioning import ProvisioningSettings, provision
+from rightsizer.accounting.tenancy import Tenancy
 from rightsizer.accounting.totals import RunningTotals
 from rightsizer.accounting.windows import DeviceWindows
 from rightsizer.domain.device import Device
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.finding import Case
 from rightsizer.domain.report import StripCell, Totals
+from rightsizer.domain.settings import setting
 from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.state import Resource
+from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.domain.window import Provisioning, Window
-from rightsizer.domain.workload import Allocator, Holding, Workload
+from rightsizer.domain.workload import Allocator, Workload
 
 __all__ = ["CURRENT", "DAY", "WEEK", "AccountingSettings", "Accounts"]
 
@@ -34,6 +36,14 @@ _ABSENT_KEPT: Final = 64
 class AccountingSettings:
     """How time becomes states, and states become gauges."""
 
+    holder_gap_seconds: float = setting(
+        600.0,
+        help="How long a GPU may stand empty before its holder has left it.",
+        unit="seconds",
+        minimum=0,
+        maximum=86400,
+        source="a restart of a service is no end of it",
+    )
     books: BooksSettings = field(default_factory=BooksSettings)
     decay: DecaySettings = field(default_factory=DecaySettings)
     provisioning: ProvisioningSettings = field(default_factory=ProvisioningSettings)
@@ -47,17 +57,16 @@ class _Account:
         self.totals = RunningTotals()
         self.whole = WindowBuilder(uuid)
         self.last: Entry | None = None
-        self.holder: Workload | None = None
-        self.held_since: Nanoseconds = 0
+        self.tenancy = Tenancy(nanoseconds(settings.holder_gap_seconds))
 
-    def hold(self, holdings: tuple[Holding, ...], entry: Entry) -> None:
-        """Take note of who holds the device; nobody does once it is empty."""
-        holder = max(holdings, key=lambda held: held.share_ratio).workload if holdings else None
-        if holder is None and entry.state is not State.IDLE_EMPTY:
-            return
-        if (holder and holder.key) != (self.holder and self.holder.key):
-            self.held_since = entry.start
-        self.holder = holder
+    def current_demands(self) -> dict[Resource, float]:
+        """What is needed now. Memory does not fade: what was needed once may be needed again."""
+        demands = self.windows.demands.demand()
+        return {
+            resource: share
+            for resource, share in demands.items()
+            if resource is not Resource.MEMORY
+        }
 
 
 class Accounts:
@@ -86,7 +95,8 @@ class Accounts:
             account = self._account(entry.uuid)
             account.totals.add(entry)
             account.whole.add(entry)
-            account.hold(snapshot.holdings.get(entry.uuid, ()), entry)
+            if account.tenancy.see(snapshot.holdings.get(entry.uuid, ()), entry):
+                account.windows.forget_demands()
             account.last = entry
             self._closed.extend(account.windows.add(entry))
         return entries
@@ -99,18 +109,23 @@ class Accounts:
 
     def restore(self, window: Window) -> None:
         """Put back a window from a history; oldest first for each device."""
-        self._account(window.uuid).windows.restore(window)
+        account = self._account(window.uuid)
+        account.windows.restore(window)
+        if window.end <= account.tenancy.since:
+            account.windows.forget_demands()
 
     def restore_device(self, known: KnownDevice) -> None:
         """Put back a device and its holder from a history."""
         self._devices.setdefault(known.device.uuid, known.device)
         account = self._account(known.device.uuid)
-        account.holder, account.held_since = known.holder, known.held_since
+        account.tenancy.restore(known.holder, known.held_since)
 
     def known_devices(self) -> tuple[KnownDevice, ...]:
         """The devices of the last snapshot with their holders."""
         return tuple(
-            KnownDevice(device, self._account(uuid).holder, self._account(uuid).held_since)
+            KnownDevice(
+                device, self._account(uuid).tenancy.holder, self._account(uuid).tenancy.since
+            )
             for uuid, device in self._devices.items()
         )
 
@@ -143,23 +158,12 @@ class Accounts:
     def provisioning(self, uuid: str) -> Mapping[str, Provisioning]:
         """The derived gauges of a device by exported window."""
         account, settings = self._account(uuid), self._settings.provisioning
-        allocator = _allocator(account.holder)
+        allocator = _allocator(account.tenancy.holder)
         day, week = account.windows.day(), account.windows.week()
-        current = dict(account.windows.demands.demand())
         return {
             DAY: provision(day, allocator, settings),
             WEEK: provision(week, allocator, settings),
-            # Memory does not fade: what was needed at most this week may be needed again.
-            CURRENT: provision(
-                week,
-                allocator,
-                settings,
-                {
-                    resource: share
-                    for resource, share in current.items()
-                    if resource is not Resource.MEMORY
-                },
-            ),
+            CURRENT: provision(week, allocator, settings, account.current_demands()),
         }
 
     def cases(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Case, ...]:
@@ -173,17 +177,17 @@ class Accounts:
         groups: dict[str, list[str]] = {}
         for uuid, device in self._devices.items():
             if not device.has_mig_instances:
-                holder = self._account(uuid).holder
+                holder = self._account(uuid).tenancy.holder
                 groups.setdefault(holder.key if holder else uuid, []).append(uuid)
         return tuple(self._case(key, uuids, span, now) for key, uuids in groups.items())
 
     def _case(self, key: str, uuids: list[str], span: Nanoseconds | None, now: Nanoseconds) -> Case:
         accounts = [self._account(uuid) for uuid in uuids]
-        workload = accounts[0].holder
+        workload = accounts[0].tenancy.holder
         windows = tuple(
             account.whole.window()
             if span is None
-            else account.windows.window(min(span, max(0, now - account.held_since)), now)
+            else account.windows.window(min(span, max(0, now - account.tenancy.since)), now)
             for account in accounts
         )
         return Case(
@@ -192,8 +196,13 @@ class Accounts:
             devices=tuple(self._devices[uuid] for uuid in uuids),
             windows=windows,
             provisioning=tuple(
-                provision(window, _allocator(workload), self._settings.provisioning)
-                for window in windows
+                provision(
+                    window,
+                    _allocator(workload),
+                    self._settings.provisioning,
+                    account.current_demands(),
+                )
+                for account, window in zip(accounts, windows, strict=True)
             ),
         )
 

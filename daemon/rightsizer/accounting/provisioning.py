@@ -70,6 +70,14 @@ class ProvisioningSettings:
         maximum=1,
         source="JAX takes 75 %, vLLM 90 % of the card",
     )
+    preallocated_quantile_ratio: float = setting(
+        0.05,
+        help="Quantile of the memory in use that counts as its least, so that a start-up does not.",
+        unit="ratio",
+        minimum=0,
+        maximum=0.5,
+        source="a start-up of a day and a half in a month",
+    )
     preallocated_spread_ratio: float = setting(
         0.02,
         help="Range of the memory in use within which it counts as unchanging.",
@@ -137,7 +145,9 @@ def holds_without_need(
     if allocator is not Allocator.UNKNOWN:
         return allocator is Allocator.PREALLOCATING
     memory = window.demands.get(Resource.MEMORY)
-    low, high = (memory.minimum(), memory.maximum()) if memory else (None, None)
+    if memory is None:
+        return False
+    low, high = memory.quantile(settings.preallocated_quantile_ratio), memory.maximum()
     if low is None or high is None:
         return False
     spread = round(high - low, _PLACES)

@@ -41,7 +41,7 @@ class RunningTotals:
             self._add_waste(entry, entry.used_ratio)
 
     def totals(self) -> Totals:
-        """The totals so far. Distributions are shared with the running ones, not copied."""
+        """The totals so far, for any thread to read."""
         return Totals(
             state_seconds={state: seconds(time) for state, time in self._states.items()},
             condition_seconds={name: seconds(time) for name, time in self._conditions.items()},
@@ -49,7 +49,7 @@ class RunningTotals:
             waste_joules=dict(self._waste_joules),
             used_seconds=self._used_seconds,
             used_joules=self._used_joules,
-            distributions=dict(self._distributions),
+            distributions={signal: found.copy() for signal, found in self._distributions.items()},
             signal_seconds=dict(self._signal_seconds),
         )
 

@@ -102,6 +102,7 @@ class DeviceWindows:
         self._open = WindowBuilder(uuid)
         self._open_hour = WindowBuilder(uuid)
         self._open_start: Nanoseconds | None = None
+        self._decay = decay
         self.demands = DecayedDemands(decay)
         """Of the closed windows."""
 
@@ -120,6 +121,10 @@ class DeviceWindows:
         if self._open_hour_is_over(window.start):
             self._close_hour()
         self._remember(window)
+
+    def forget_demands(self) -> None:
+        """Begin the faded demands anew, for somebody else has taken the device."""
+        self.demands = DecayedDemands(self._decay)
 
     def open_window(self) -> Window | None:
         """The five minutes that are still running, `None` where nothing was added yet."""

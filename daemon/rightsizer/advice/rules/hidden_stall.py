@@ -87,7 +87,7 @@ def judge(case: Case, settings: HiddenStallSettings) -> Finding:
             factors=factors,
             risk=Risk.VERY_LOW,
             evidence=evidence,
-            culprits=tuple(device.uuid for device in waited_for or stalled),
+            culprits=tuple(device.uuid for device in waited_for),
         ),
     )
 

@@ -1,0 +1,86 @@
+"""The tree of settings: every rule in it, and the documents that are made from it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rightsizer.advice.rules import RULES
+from rightsizer.advice.rules.idle import IdleSettings
+from rightsizer.advice.rules.rule import Rule
+from rightsizer.config.example import example
+from rightsizer.config.loader import load, load_file
+from rightsizer.config.reference import reference
+from rightsizer.config.schema import schema
+from rightsizer.domain.workload import Allocator, WorkloadClass
+from rightsizer.runtime.agent import rules_of
+from rightsizer.runtime.policy import Match, Policy
+from rightsizer.runtime.settings import RuleTree, Settings
+
+ROOT: Final = Path(__file__).parent.parent.parent
+CONFIG: Final = ROOT / "config"
+Golden = Callable[[str | Path, str], None]
+
+_PREFACE: Final = """\
+# Configuration
+
+Made from the settings themselves by `make golden`; `config/rightsizer.yaml` is the same as a file
+to start from, and `config/rightsizer.schema.json` tells an editor. `rightsizer check-config FILE`
+finds every fault of a file at once. A flag of the command line goes before the file.
+
+"""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_rule_has_its_settings_under_its_name(rule: Rule[Any]) -> None:
+    """A rule that is added without them would run with its defaults, whatever the file says."""
+    assert isinstance(getattr(RuleTree(), rule.name), type(rule.settings))
+    assert getattr(RuleTree(), rule.name) == rule.settings
+
+
+def test_no_settings_are_there_for_a_rule_that_is_not() -> None:
+    """A key that does nothing is a trap."""
+    assert [each.name for each in fields(RuleTree)] == [rule.name for rule in RULES]
+
+
+def test_the_rules_run_with_what_the_operator_set() -> None:
+    """And the order stays."""
+    text = "recommender: {rules: {idle: {on_ratio: 0.7, notebook: 30m}}}"
+    settings = load(Settings, text, "test.yaml")
+    rules = rules_of(settings.recommender.rules)
+
+    assert [rule.name for rule in rules] == [rule.name for rule in RULES]
+    assert rules[0].settings == IdleSettings(on_ratio=0.7, notebook_seconds=1800.0)
+    assert [rule.settings for rule in rules[1:]] == [rule.settings for rule in RULES[1:]]
+
+
+def test_a_policy_reads_as_the_design_writes_it() -> None:
+    """`class` is a word of Python's, not of the file's."""
+    text = "policies: [{match: {owner: 'chat-*'}, class: serving, allocator: preallocating}]"
+
+    assert load(Settings, text, "test.yaml").policies == (
+        Policy(Match(owner="chat-*"), WorkloadClass.SERVING, Allocator.PREALLOCATING),
+    )
+
+
+def test_the_example_is_what_the_settings_say(golden: Golden) -> None:
+    """Every key with its default, its bounds and its source."""
+    golden(CONFIG / "rightsizer.yaml", example(Settings))
+
+
+def test_the_example_stands_for_the_defaults() -> None:
+    """Whoever starts from it starts from where an agent without a file is."""
+    assert load_file(Settings, CONFIG / "rightsizer.yaml") == Settings()
+
+
+def test_the_schema_is_what_the_settings_say(golden: Golden) -> None:
+    """Editors complete and check what the agent does."""
+    golden(CONFIG / "rightsizer.schema.json", json.dumps(schema(Settings), indent=1) + "\n")
+
+
+def test_the_reference_is_what_the_settings_say(golden: Golden) -> None:
+    """The documentation cannot fall behind."""
+    golden(ROOT / "docs" / "configuration.md", _PREFACE + reference(Settings))
