@@ -1,0 +1,168 @@
+"""A real agent in a process of its own, on a free port of loopback, gone for sure afterwards."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
+
+__all__ = ["RIGHTSIZER", "AgentProcess", "agent_process", "eventually", "run_rightsizer"]
+
+RIGHTSIZER: Final = (sys.executable, "-m", "rightsizer")
+_START_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 20.0
+_PAGE: Final = re.compile(r"page +http://([^/\s]+)/")
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentProcess:
+    """An agent that listens."""
+
+    process: "subprocess.Popen[bytes]"
+    log_file: Path
+    address: str
+
+    @property
+    def url(self) -> str:
+        """Where its pages are."""
+        return f"http://{self.address}"
+
+    def get(self, path: str) -> tuple[int, str]:
+        """The status and the text of an answer."""
+        try:
+            with urlopen(f"{self.url}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as refusal:
+            with refusal:
+                return refusal.code, refusal.read().decode()
+
+    def json(self, path: str) -> Any:
+        """An answer in JSON."""
+        return json.loads(self.get(path)[1])
+
+    def metrics(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """One scrape: values by name and labels."""
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(self.get("/metrics")[1])
+            for sample in family.samples
+        }
+
+    def metric(self, name: str, /, **labels: str) -> float:
+        """The sum of a metric's samples that have these labels."""
+        return sum(
+            value
+            for (found, of), value in self.metrics().items()
+            if found == name and labels.items() <= dict(of).items()
+        )
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What it has logged under a name."""
+        return [event for event in _events(self.log_file) if event["event"] == name]
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and wait for the exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(_STOP_SECONDS)
+
+
+@contextmanager
+def agent_process(
+    folder: Path, *flags: str, command: Sequence[str] = (*RIGHTSIZER, "agent"), config: str = ""
+) -> Iterator[AgentProcess]:
+    """An agent that has answered; its log is a file in the folder.
+
+    Args:
+        folder: Where its configuration and its log go.
+        flags: Of the command.
+        command: What to run; it has to log `agent_started`, or to print where its page is.
+        config: The text of its configuration file.
+    """
+    log_file = folder / f"log-{time.monotonic_ns()}"
+    if config:
+        (folder / "rightsizer.yaml").write_text(config)
+        flags = ("--config.file", str(folder / "rightsizer.yaml"), *flags)
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [*_dying_with_its_parent(), *command, *flags], stdout=log, stderr=log, cwd=folder
+        )
+    try:
+        yield AgentProcess(process, log_file, _address(process, log_file))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def run_rightsizer(
+    *arguments: str | Path, input_text: str | None = None, timeout_seconds: float = 30.0
+) -> "subprocess.CompletedProcess[str]":
+    """A command run to its end, in a process of its own."""
+    return subprocess.run(
+        [*RIGHTSIZER, *map(str, arguments)],
+        input=input_text,
+        capture_output=True,
+        text=True,
+        timeout=timeout_seconds,
+        check=False,
+    )
+
+
+def eventually(ask: Callable[[], _Answer], timeout_seconds: float = 15.0) -> _Answer:
+    """The first answer that is true.
+
+    Raises:
+        AssertionError: there was none in time.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while not (answer := ask()):
+        assert time.monotonic() < deadline, f"still {answer!r} after {timeout_seconds:g} s"
+        time.sleep(0.05)
+    return answer
+
+
+def _address(process: "subprocess.Popen[bytes]", log_file: Path) -> str:
+    def started() -> list[str]:
+        text = log_file.read_text()
+        assert process.poll() is None, f"it ended:\n{text}"
+        logged = [e["addresses"] for e in _events(log_file) if e["event"] == "agent_started"]
+        return logged or _PAGE.findall(text)
+
+    address = eventually(started, _START_SECONDS)[0].split(",")[0]
+    eventually(lambda: _answers(f"http://{address}/-/healthy"))
+    return address
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except URLError:
+        return False
+
+
+def _events(log_file: Path) -> Iterator[dict[str, Any]]:
+    for line in log_file.read_text().splitlines():
+        if line.startswith("{"):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue  # The last line may be under way.
+
+
+def _dying_with_its_parent() -> tuple[str, ...]:
+    """A prefix under which the agent ends even if the test run is killed."""
+    has_prefix = os.name == "posix" and shutil.which("setpriv")
+    return ("setpriv", "--pdeathsig", "KILL") if has_prefix else ()

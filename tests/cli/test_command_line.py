@@ -1,0 +1,235 @@
+"""The command line as a whole: its commands, their help, and how each fault is told."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from agent_process import run_rightsizer
+from rightsizer import __version__
+from rightsizer.cli.command import Command
+from rightsizer.cli.main import COMMANDS, main
+from rightsizer.runtime.settings import Settings
+
+CONFIG: Final = Path(__file__).parent.parent.parent / "config"
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, where the command runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def faults_of(captured: Captured) -> list[str]:
+    """What it said on standard error, a line each; nothing went to standard output."""
+    out, err = captured.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    return err.splitlines()
+
+
+def test_without_a_command_it_shows_what_there_is(capsys: Captured) -> None:
+    """And says by its status that nothing was done."""
+    assert main([]) == 2
+    text = capsys.readouterr().err
+
+    assert all(command.name in text and command.summary in text for command in COMMANDS)
+
+
+@pytest.mark.parametrize("arguments", [["frobnicate"], ["replay"], ["demo", "--sped", "2"]])
+def test_what_does_not_exist_is_a_usage_error(arguments: list[str], capsys: Captured) -> None:
+    """With the usage of what does."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == 2
+    assert faults_of(capsys)[0].startswith("usage: rightsizer")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_has_help_without_empty_defaults(command: Command, capsys: Captured) -> None:
+    """A default is told where there is one, and never as Python's `None`."""
+    name = command.name
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    text = capsys.readouterr().out
+
+    assert ended.value.code == 0
+    assert text.startswith(f"usage: rightsizer {name}")
+    assert "None" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("agent", [":19400", "/var/lib/rightsizer/history.db", "/proc", "/sys", "eight-gpu-node"]),
+        ("demo", ["127.0.0.1:19400", "eight-gpu-node", "720", "simulated seconds", "days"]),
+        ("record", ["90s", "10m", "500ms", "default: 1s"]),
+        ("replay", ["bytes", "watts", "hertz", "seconds since the epoch"]),
+        ("advise", ["/var/lib/rightsizer/history.db"]),
+        ("check-config", ["/etc/rightsizer/rightsizer.yaml"]),
+    ],
+)
+def test_help_tells_units_and_defaults(name: str, words: list[str], capsys: Captured) -> None:
+    """Nobody should have to read the source for them."""
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+
+    assert [word for word in words if word not in text] == []
+
+
+def test_the_version_is_told_in_both_forms(capsys: Captured) -> None:
+    """For people and for scripts."""
+    assert main(["version"]) == 0
+    assert f"rightsizer {__version__} (Python 3." in capsys.readouterr().out
+    assert main(["version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["version"] == __version__
+
+
+def test_the_command_runs_as_a_module() -> None:
+    """Where no script is installed, Python finds it."""
+    done = run_rightsizer("version")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("rightsizer ")
+
+
+def test_an_output_that_nobody_reads_to_its_end_is_no_fault(tmp_path: Path) -> None:
+    """As in `rightsizer replay ... | head -1`."""
+    rows = "\n".join(f"{at},GPU-{at % 100},0.5" for at in range(400))
+    (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}\n")
+    shell = ["sh", "-c", f"'{sys.executable}' -m rightsizer replay log.csv --json | head -1"]
+    done = subprocess.run(
+        shell, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60
+    )
+
+    assert (done.stdout, done.stderr) == ("{\n", "")
+
+
+def test_the_example_configuration_is_right(capsys: Captured) -> None:
+    """Whoever copies it starts without a fault."""
+    assert main(["check-config", str(CONFIG / "rightsizer.yaml")]) == 0
+    assert capsys.readouterr().out.endswith("rightsizer.yaml: ok\n")
+
+
+BAD: Final = """\
+sampling: {interval: fast}
+recommender:
+  intervall: 10m
+  rules: {idle: {on_ratio: 2}}
+history: [1]
+log: {format: yaml}
+"""
+
+
+def with_config(*arguments: str) -> Callable[[Path], Sequence[str]]:
+    """A command line with a configuration file in it."""
+    return lambda file: [argument.replace("CONFIG", str(file)) for argument in arguments]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        with_config("check-config", "CONFIG"),
+        with_config("agent", "--config.file", "CONFIG"),
+        with_config("advise", "--config.file", "CONFIG"),
+        with_config("record", "x.jsonl", "--config.file", "CONFIG"),
+        with_config("replay", "x.csv", "--config.file", "CONFIG"),
+    ],
+    ids=["check-config", "agent", "advise", "record", "replay"],
+)
+def test_every_fault_of_a_configuration_is_told_at_once(
+    command: Callable[[Path], Sequence[str]], tmp_path: Path, capsys: Captured
+) -> None:
+    """Each with its place and its remedy, whichever command reads the file."""
+    file = tmp_path / "bad.yaml"
+    file.write_text(BAD)
+
+    assert main(command(file)) == 78
+    said = [re.sub(r"^rightsizer: .*bad\.yaml:", "", line) for line in faults_of(capsys)]
+    assert [line.split(": ")[:2] for line in said] == [
+        ["1:12", "sampling.interval"],
+        ["3:3", "recommender.intervall"],
+        ["4:18", "recommender.rules.idle.on_ratio"],
+        ["5:1", "history"],
+        ["6:7", "log.format"],
+    ]
+    assert "write it like '10m'" in said[0]
+    assert "did you mean 'interval'?" in said[1]
+    assert "at most 1" in said[2]
+    assert "must be a mapping" in said[3]
+    assert "journal" in said[4]
+
+
+def test_a_configuration_file_that_is_not_there_is_named(capsys: Captured) -> None:
+    """With what to do about it."""
+    assert main(["check-config", "nowhere.yaml"]) == 78
+    (line,) = faults_of(capsys)
+
+    assert line.startswith("rightsizer: nowhere.yaml: there is no such file; mend the path")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["agent", "--simulated.scenario", "eight"], 1, "neither packaged nor a file; packaged: "),
+        (["demo", "--scenario", "eight"], 1, "neither packaged nor a file; packaged: "),
+        (["record", "x.jsonl", "--simulated.scenario", "eight"], 1, "nor a file; packaged: "),
+        (
+            ["agent", "--simulated.scenario", "t4-pair", "--web.listen-address", "here"],
+            2,
+            "'here' is not an address; write it like ':19400'",
+        ),
+    ],
+)
+def test_a_name_that_does_not_exist_is_told_with_those_that_do(
+    arguments: list[str], status: int, message: str, folder: Path, capsys: Captured
+) -> None:
+    """And nothing is left behind."""
+    if arguments[0] == "agent":
+        arguments = [*arguments, "--history.path", ""]
+
+    assert main(arguments) == status
+    assert message in faults_of(capsys)[-1]
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["demo", "--speed", "0"], "argument --speed: '0' is not a positive number"),
+        (["demo", "--speed", "quick"], "argument --speed: 'quick' is not a number"),
+        (["demo", "--days-before", "31"], "a number of days from 0 to 30"),
+        (["record", "x", "--duration", "0s"], "'0s' is no time at all"),
+        (["record", "x", "--interval", "often"], "write it like '10m'"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_told_with_its_flag(
+    arguments: list[str], message: str, capsys: Captured
+) -> None:
+    """By the status for usage, before anything starts."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == 2
+    assert message in faults_of(capsys)[-1]
+
+
+def test_advice_from_where_no_history_is(tmp_path: Path, capsys: Captured) -> None:
+    """The path is named, and so is what makes one."""
+    assert main(["advise", "--history.path", str(tmp_path / "no.db")]) == 1
+    assert "does not exist; run the agent first" in faults_of(capsys)[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_default_history_is_the_agents() -> None:
+    """`advise` without a flag looks where the agent writes."""
+    assert Settings().history.path == "/var/lib/rightsizer/history.db"

@@ -1,0 +1,198 @@
+"""`rightsizer replay` and `record`: files in, answers out, nothing half-written."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from agent_process import run_rightsizer
+from recordings import BOARD, SIGNALS_OF, write_recording, write_story
+from rightsizer.cli.main import main
+from rightsizer.domain.state import State
+
+Captured = pytest.CaptureFixture[str]
+HOUR: Final = 3600
+FILES: Final = {
+    "empty.csv": b"",
+    "binary.csv": bytes(range(256)) * 20,
+    "timeless.csv": b"device,gpu_busy\nGPU-0,0.5\n",
+    "timeless-smi.csv": b"index, utilization.gpu [%]\n0, 5 %\n",
+    "prose.csv": b"Dear operator,\nthese are no readings.\n",
+    "fine.csv": b"timestamp,device,gpu_busy\n1,GPU-0,0.5\n2,GPU-0,0.5\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the files are, and where the command runs."""
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["missing.csv"], 1, "missing.csv: no such file or directory; check the path"),
+        (["."], 1, "is a folder; name the files"),
+        (["empty.csv"], 1, "empty.csv: is empty; was anything recorded?"),
+        (["binary.csv"], 1, "binary.csv: is a binary file; a recording is text"),
+        (["timeless.csv"], 1, "timeless.csv:1: there is no column 'timestamp'"),
+        (["timeless-smi.csv"], 1, "timeless-smi.csv:1: there is no timestamp"),
+        (["prose.csv"], 1, "prose.csv:1: "),
+        (["fine.csv", "missing.csv"], 1, "missing.csv: no such file"),
+        (["fine.csv", "--board", "H101"], 2, "board 'H101' is not in the catalogue; did you mean"),
+        (["fine.csv", "--columns", "no.yaml"], 78, "no.yaml: No such file"),
+        (["fine.csv", "--timeline", "no/out.csv"], 1, "timeline 'no/out.csv' cannot be written"),
+        (["fine.csv", "--timeline", "fine.csv"], 2, "is a file of the recording; name another"),
+        (["fine.csv", "--into", "./fine.csv"], 2, "is a file of the recording; name another"),
+        (["fine.csv", "--into", "empty.csv"], 1, "is there and is no history; name another"),
+    ],
+)
+def test_a_fault_names_the_thing_and_the_remedy(
+    folder: Path, arguments: list[str], status: int, message: str, capsys: Captured
+) -> None:
+    """And leaves every file as it was, with none beside."""
+    outputs = {"--timeline": "out.csv", "--into": "history.db"}
+    for flag, name in outputs.items():
+        arguments = arguments if flag in arguments else [*arguments, flag, name]
+    returned = main(["replay", *arguments])
+    out, err = capsys.readouterr()
+
+    assert (returned, out) == (status, "")
+    assert message in err.splitlines()[-1]
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == FILES
+
+
+def test_a_recording_that_breaks_off_in_its_middle_leaves_nothing(folder: Path) -> None:
+    """Neither half a timeline nor half a history."""
+    whole = write_story(folder / "whole.csv", (State.PRODUCTIVE, 3000))
+    (folder / "torn.csv").write_bytes(whole.read_bytes() + b"\0\0\0" * 5000)
+    done = run_rightsizer(
+        "replay", "torn.csv", "--timeline", "out.csv", "--into", "history.db", "--json"
+    )
+    left = {file.name for file in folder.iterdir()} - FILES.keys() - {"whole.csv", "torn.csv"}
+
+    # A reader may pass over what is no line and say so; what it may not do is stop half-way.
+    assert left == (set() if done.returncode else {"out.csv", "history.db"})
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("rightsizer: ")
+
+
+def test_people_are_told_where_the_time_went(folder: Path, capsys: Captured) -> None:
+    """Device, length, tier, the longest states, and what was found."""
+    story = write_story(folder / "log.csv", (State.COMPUTE_BOUND, 600), (State.HIDDEN_STALL, 1800))
+
+    assert main(["replay", str(story), "--board", BOARD]) == 0
+    text = capsys.readouterr().out
+    assert "GPU-0" in text
+    assert "40 min" in text
+    assert "profiling tier" in text
+    assert "hidden_stall 75.0%, compute_bound 25.0%" in text
+    assert "1 findings" in text
+
+
+def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:
+    """One object, with the design's keys."""
+    story = write_story(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
+
+    assert main(["replay", str(story), "--board", BOARD, "--json"]) == 0
+    form = json.loads(capsys.readouterr().out)
+    assert form["devices"][0]["states"] == {"idle_held": 4 * HOUR}
+    assert [advice["rule"] for advice in form["advice"]] == ["idle"]
+
+
+def test_one_answer_gives_timeline_and_history_too(folder: Path, capsys: Captured) -> None:
+    """And `advise` reads the history later."""
+    story = write_story(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
+    outputs = ["--timeline", "out.csv", "--into", "state/history.db"]
+    (folder / "state").mkdir()
+    assert main(["replay", str(story), "--board", BOARD, *outputs]) == 0
+    capsys.readouterr()
+    with (folder / "out.csv").open(newline="") as file:
+        (line,) = csv.DictReader(file)
+    assert main(["advise", "--history.path", "state/history.db", "--json"]) == 0
+    form = json.loads(capsys.readouterr().out)
+    assert main(["advise", "--history.path", "state/history.db"]) == 0
+    text = capsys.readouterr().out
+
+    assert (line["state"], float(line["end"]) - float(line["start"])) == ("idle_held", 4 * HOUR)
+    assert [advice["reasons"] for advice in form["advice"]] == [["IdleHeld"]]
+    assert "1 pieces of advice are open." in text
+
+
+def test_a_single_poll_is_told_to_have_no_length(folder: Path, capsys: Captured) -> None:
+    """Not a division by zero."""
+    one = write_recording(folder / "log.csv", [(0.0, "GPU-0", SIGNALS_OF[State.PRODUCTIVE])])
+
+    assert main(["replay", str(one)]) == 0
+    assert "a single reading has no length" in capsys.readouterr().out
+
+
+def test_a_column_that_is_no_signal_is_left_out_with_a_warning(
+    folder: Path, capsys: Captured
+) -> None:
+    """The answer is given all the same."""
+    (folder / "log.csv").write_text("timestamp,device,gpu_busy,gpu_bsy\n1,a,0.5,1\n2,a,0.5,1\n")
+
+    assert main(["replay", "log.csv"]) == 0
+    warning = capsys.readouterr().err
+    assert warning.startswith("rightsizer: warning: log.csv")
+    assert "'gpu_bsy' is not a signal" in warning
+
+
+def record(folder: Path, *flags: str) -> tuple[int, str]:
+    """Record a simulated node in a process of its own."""
+    flags = ("--simulated.scenario", "t4-pair", "--interval", "100ms", *flags)
+    done = run_rightsizer("record", *flags)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("name", ["own.jsonl", "own.jsonl.gz"])
+def test_what_was_recorded_can_be_replayed(folder: Path, name: str, capsys: Captured) -> None:
+    """With devices, names and states."""
+    status, said = record(folder, "--duration", "1s", name)
+    assert status == 0
+    assert f"{name}: " in said
+    assert main(["replay", name, "--json"]) == 0
+    devices = json.loads(capsys.readouterr().out)["devices"]
+
+    assert [device["name"] for device in devices] == ["Tesla T4", "Tesla T4"]
+    assert all(device["seconds"] > 0.3 for device in devices)
+
+
+def test_a_recording_that_is_there_is_not_overwritten(folder: Path) -> None:
+    """An hour's recording is easily lost otherwise."""
+    status, said = record(folder, "--duration", "1s", "fine.csv")
+
+    assert (status, (folder / "fine.csv").read_bytes()) == (1, FILES["fine.csv"])
+    assert "fine.csv: is there already; name another file" in said
+
+
+def test_a_place_that_cannot_be_written_is_told(folder: Path) -> None:
+    """With its remedy."""
+    status, said = record(folder, "--duration", "1s", "no/own.jsonl")
+
+    assert status == 1
+    assert "no/own.jsonl: cannot be written: No such file or directory; name a file in" in said
+
+
+def test_a_full_disk_ends_the_recording_with_what_it_has(folder: Path) -> None:
+    """It says so at once, and what was written before can be replayed."""
+    shell = (
+        f"ulimit -f 40; exec '{sys.executable}' -m rightsizer record own.jsonl "
+        "--simulated.scenario eight-gpu-node --interval 100ms --duration 60s"
+    )
+    done = subprocess.run(
+        ["bash", "-c", shell], capture_output=True, text=True, cwd=folder, check=False, timeout=60
+    )
+
+    assert done.returncode == 1
+    assert "own.jsonl: cannot be written" in done.stderr
+    assert main(["replay", "own.jsonl"]) == 0

@@ -1,0 +1,102 @@
+"""A whole simulated day of an eight-GPU node, in a process of its own: what it finds is true."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from agent_process import AgentProcess, agent_process, eventually
+
+DAY_SECONDS: Final = 86400.0
+DEMO: Final = """\
+from rightsizer.runtime.demo import DemoSettings, run_demo
+run_demo(
+    DemoSettings(
+        listen_address="127.0.0.1:0",
+        speed=5400.0,
+        tick_seconds=60.0,
+        memory_tick_seconds=600.0,
+    ),
+    lambda text: print(text, flush=True),
+)
+"""
+TRUE: Final = {
+    ("slurm/finetune-ddp", "hidden_stall"),
+    ("kubernetes/notebooks/notebook-ana", "idle"),
+    ("kubernetes/production/embedding-svc", "overprovisioned"),
+    ("kubernetes/research/graph-train", "near_out_of_memory"),
+}
+ASLEEP: Final = ("kubernetes/production/chat-api", "idle")
+"""The chat service has no visitors at night, so that it may be told to scale to zero."""
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """The demonstration after its day; a minute a tick in place of ten seconds."""
+    folder = tmp_path_factory.mktemp("demo")
+    with agent_process(folder, command=(sys.executable, "-c", DEMO)) as process:
+        began = eventually(lambda: process.json("/api/v1/report"))["time"]
+        # The first tick may be past when the first report is seen; the last is not.
+        is_over = began + DAY_SECONDS - 1800.0
+        eventually(lambda: process.json("/api/v1/report")["time"] >= is_over, 90)
+        yield process
+
+
+@pytest.fixture(scope="module")
+def advice(demo: AgentProcess) -> list[dict[str, Any]]:
+    """All advice of the day, open or closed."""
+    found: list[dict[str, Any]] = demo.json("/api/v1/advice")["advice"]
+    return found
+
+
+def test_every_condition_of_the_scenario_is_named(advice: list[dict[str, Any]]) -> None:
+    """The hidden stall, the idle notebook, the service with too large a GPU, the growing memory."""
+    assert {(each["workload"], each["rule"]) for each in advice} >= TRUE
+
+
+def test_nothing_is_named_that_is_not_so(advice: list[dict[str, Any]]) -> None:
+    """Healthy training, data loading, launches and preallocated memory bring no such advice."""
+    held = {(each["workload"], each["rule"]) for each in advice if each["workload"]}
+
+    assert held - TRUE <= {ASLEEP}
+
+
+def test_what_nobody_holds_is_only_ever_called_idle(advice: list[dict[str, Any]]) -> None:
+    """GPUs between two workloads are empty and nothing else."""
+    reasons = {reason for each in advice if not each["workload"] for reason in each["reasons"]}
+
+    assert reasons <= {"IdleEmpty"}
+
+
+def test_advice_says_all_that_is_needed_to_act(advice: list[dict[str, Any]]) -> None:
+    """What, on which GPUs, why, how sure, and since when."""
+    for each in advice:
+        assert each["summary"]
+        assert each["devices"]
+        assert 0.5 <= each["confidence"] <= 1.0
+        assert each["confidence_factors"]
+        assert each["evidence"]
+        assert each["abstained"] is None
+        assert each["opened"] <= each["updated"]
+
+
+def test_a_sleeping_service_is_told_to_scale_and_not_to_go(advice: list[dict[str, Any]]) -> None:
+    """It will be wanted again in the morning."""
+    actions = {each["action"] for each in advice if (each["workload"], each["rule"]) == ASLEEP}
+
+    assert actions <= {"scale_to_zero", "autoscale"}
+
+
+def test_the_page_and_the_metrics_tell_the_same(
+    demo: AgentProcess, advice: list[dict[str, Any]]
+) -> None:
+    """One ledger behind all three."""
+    now_open = {each["id"] for each in advice if each["state"] == "active"}
+    page = demo.get("/")[1]
+    exported = {
+        dict(labels)["id"] for (name, labels) in demo.metrics() if name == "rightsizer_advice_info"
+    }
+
+    assert exported >= now_open
+    assert all(each["summary"] in page for each in advice if each["state"] == "active")

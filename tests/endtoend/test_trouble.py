@@ -1,0 +1,165 @@
+"""An agent on a bad day: no driver, a driver that goes away, a full disk, a place that is taken."""
+
+import ctypes
+import resource
+import socket
+import threading
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from agent_process import agent_process, eventually, run_rightsizer
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.edge.clock import SystemClock
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.web.health import why_not_ready
+from rightsizer.runtime.agent import Agent
+from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.sources import live_source
+from rightsizer.runtime.storage import Storage
+from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.simulated.library import SimulatedLibrary
+from rightsizer.telemetry.simulated.node import Node
+from rightsizer.telemetry.simulated.scenario import load_scenario
+
+SIMULATED: Final = ("--simulated.scenario", "t4-pair", "--web.listen-address", "127.0.0.1:0")
+
+
+def has_nvml() -> bool:
+    """Whether this machine has the NVIDIA driver's library."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(has_nvml(), reason="this machine has the NVIDIA driver's library")
+def test_without_the_library_it_stays_up_and_says_so_once(tmp_path: Path) -> None:
+    """Healthy, not ready, with the reason, and still counting its attempts."""
+    flags = ("--web.listen-address", "127.0.0.1:0", "--history.path", "")
+    with agent_process(
+        tmp_path,
+        *flags,
+        config="sampling: {interval: 200ms}\nsources: {nvml: {retry_first: 200ms}}",
+    ) as agent:
+        eventually(lambda: agent.metric("rightsizer_samples_total") >= 10)
+        healthy, ready = agent.get("/-/healthy"), agent.get("/-/ready")
+        page = agent.get("/")
+        told = agent.events("devices_absent")
+        status = agent.end()
+
+    assert healthy[0] == 200
+    assert ready[0] == 503
+    assert "NVML" in ready[1] or "libnvidia-ml" in ready[1]
+    assert page[0] == 200
+    assert len(told) == 1
+    assert told[0]["reason"] in ready[1]
+    assert status == 0
+
+
+def test_it_resumes_when_its_driver_comes_back(tmp_path: Path) -> None:
+    """Unloaded and loaded again under a running agent: not ready meanwhile, ready by itself."""
+    catalogue, clock = built_in(), SystemClock()
+    node = Node(load_scenario("t4-pair", catalogue), catalogue, clock.wall_time())
+    library = SimulatedLibrary(node, clock.wall_time)
+    base = Settings()
+    settings = replace(
+        base,
+        sampling=replace(base.sampling, interval=0.1),
+        sources=replace(base.sources, nvml=replace(base.sources.nvml, retry_first_seconds=0.2)),
+        web=replace(base.web, listen_addresses=("127.0.0.1:0",)),
+    )
+    stop = threading.Event()
+    use_library(library)
+    source = live_source(settings, clock)
+    agent = Agent(
+        settings, source.source, source_name=source.name, clock=clock, storage=Storage("")
+    )
+
+    def unready() -> str | None:
+        freshness = FreshnessSettings(stale_minimum_seconds=0.5)
+        return why_not_ready(agent.accountant.latest(), clock.wall_time(), freshness)
+
+    try:
+        with capture_logs() as logs:
+            agent.start()
+            thread = threading.Thread(target=agent.run, args=(stop,))
+            thread.start()
+            eventually(lambda: unready() is None)
+            library.faults.unload()
+            reason = eventually(unready)
+            eventually(lambda: any(entry["event"] == "devices_absent" for entry in logs))
+            library.faults.clear()
+            eventually(lambda: unready() is None)
+            eventually(lambda: logs[-1]["event"] == "devices_found")
+    finally:
+        library.faults.clear()
+        stop.set()
+        thread.join()
+        use_library(None)
+
+    assert reason.startswith("not ready: ")
+    assert agent.coordinator.failed_ticks == 0
+
+
+def test_a_port_that_is_in_use_is_named(tmp_path: Path) -> None:
+    """One line, exit status 1, and no traceback."""
+    with closing(socket.socket()) as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        place = f"127.0.0.1:{other.getsockname()[1]}"
+        done = run_rightsizer(
+            *("agent", "--simulated.scenario", "t4-pair", "--web.listen-address", place),
+            *("--history.path", tmp_path / "history.db"),
+        )
+    (line,) = (line for line in done.stderr.splitlines() if not line.startswith("{"))
+
+    assert done.returncode == 1
+    assert line.startswith(f"rightsizer: cannot listen on {place}: the port is in use; stop what")
+    assert "--web.listen-address" in line
+
+
+def test_a_history_that_another_agent_writes_is_left_to_it(tmp_path: Path) -> None:
+    """The other is named, and goes on."""
+    flags = (*SIMULATED, "--history.path", str(tmp_path / "history.db"))
+    with agent_process(tmp_path, *flags) as agent:
+        done = run_rightsizer("agent", *flags)
+        ready = eventually(lambda: agent.get("/-/ready")[0] == 200)
+        advised = run_rightsizer("advise", "--history.path", tmp_path / "history.db")
+
+        assert done.returncode == 1
+        assert f"is being written by process {agent.process.pid}; stop that agent" in done.stderr
+        assert ready
+        # Reading beside it is another matter; it has flushed nothing yet.
+        assert "is empty; let the agent run for a while first" in advised.stderr
+
+
+def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
+    """Failures are counted and told; when there is room again, nothing is missing."""
+    config = (
+        "sampling: {interval: 100ms}\nhistory: {path: history.db, flush_interval: 1s}\n"
+        "sources: {simulated: {scenario: eight-gpu-node}}\n"
+        "web: {listen_addresses: ['127.0.0.1:0']}\n"
+    )
+    failures, writes = "rightsizer_history_write_failures_total", "rightsizer_history_writes_total"
+    with agent_process(tmp_path, config=config) as agent:
+        eventually(lambda: agent.metric(writes) >= 1)
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        largest = max(file.stat().st_size for file in tmp_path.iterdir())
+        resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (largest, hard))
+        eventually(lambda: agent.metric(failures) >= 2)
+        ready = agent.get("/-/ready")
+        resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        before = agent.metric(writes)
+        eventually(lambda: agent.metric(writes) > before)
+        told = [event for event in agent.events("job_failed") if event["job"] == "flush"]
+        status = agent.end()
+
+    assert ready[0] == 200
+    assert told
+    assert status == 0

@@ -1,0 +1,47 @@
+"""Fills a history against a limit on the size of files, as a full disk would be, and tells how.
+
+A program of its own: the limit holds for a whole process.
+"""
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+from cases import window
+from rightsizer.domain.errors import HistoryError
+from rightsizer.domain.state import Resource, State
+from rightsizer.runtime.storage import Storage
+
+_ROOM = 24 * 1024
+_MORE_FAILURES = 2
+
+
+def main(path: Path) -> None:
+    """Save windows until they do not fit, go on all the same, and make room."""
+    storage = Storage(str(path))
+    assert storage.history is not None
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    largest = max(file.stat().st_size for file in path.parent.iterdir())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest + _ROOM, hard))
+    saved, failures, error, before = 0, 0, "", 0
+    while failures < _MORE_FAILURES:
+        demands = {Resource.COMPUTE: {0.5: 0.05}, Resource.MEMORY: {0.25: 0.05}}
+        start = saved * 300 * 10**9
+        made = window({State.PRODUCTIVE: 1 / 12}, demands, start=start, end=start + 300 * 10**9)
+        saved += 1
+        try:
+            storage.save_windows([made], [], [])
+        except HistoryError as refusal:
+            before = before or len(list(storage.history.load()))
+            failures, error = failures + 1, str(refusal)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    storage.save_windows([], [], [])
+    found = len(list(storage.history.load()))
+    storage.close()
+    told = {"saved": saved, "found": found, "before": before, "failures": failures, "error": error}
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

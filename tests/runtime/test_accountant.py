@@ -1,0 +1,194 @@
+"""The accounts behind their lock: reports that never change, gauges that stay fresh."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from readings import EMPTY, EPOCH, HELD, SECOND, TRAINING, gpu, snapshot, workload
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.domain.advice import Advice
+from rightsizer.domain.device import Device
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.report import AgentReport, Report
+from rightsizer.domain.snapshot import Down, Snapshot
+from rightsizer.domain.state import State, Tier
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.workload import WorkloadClass
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.policy import Match, Policy
+
+AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
+MINUTE: Final = 60 * SECOND
+
+
+def accountant(*policies: Policy) -> Accountant:
+    """Accounts that are empty, with gauges once a minute."""
+    return Accountant(AccountingSettings(), policies, gauges_every=MINUTE)
+
+
+def post(books: Accountant, seen: Snapshot, advice: Sequence[Advice] = ()) -> Report:
+    """The report that follows from a snapshot."""
+    return books.post(seen, advice, lambda: AGENT)
+
+
+def minutes(
+    books: Accountant, device: Device, count: int, wall_time: Nanoseconds | None = None
+) -> Report:
+    """Post a training GPU once a minute; the last report."""
+    for minute in range(count):
+        wall = None if wall_time is None else wall_time + minute * MINUTE
+        report = post(
+            books,
+            snapshot(
+                minute * 60.0, [device], {device: TRAINING}, interval_seconds=60.0, wall_time=wall
+            ),
+        )
+    return report
+
+
+def test_there_is_no_report_before_the_first_snapshot() -> None:
+    """Whoever asks early is told so, not shown an empty node."""
+    assert accountant().latest() is None
+
+
+def test_every_snapshot_gives_a_newer_report() -> None:
+    """Outputs cache by the generation."""
+    books, device = accountant(), gpu()
+    first = post(books, snapshot(0, [device], {device: TRAINING}))
+    second = post(books, snapshot(1, [device], {device: TRAINING}))
+
+    assert (first.generation, second.generation) == (1, 2)
+    assert books.latest() is second
+    assert second.wall_time == EPOCH + SECOND
+    assert second.agent is AGENT
+
+
+def test_a_report_shows_what_the_last_reading_was_found_to_be() -> None:
+    """State, tier and derived signals are those of the entry; totals grow."""
+    books, device = accountant(), gpu()
+    post(books, snapshot(0, [device], {device: TRAINING}))
+    (found,) = post(books, snapshot(1, [device], {device: TRAINING})).devices
+
+    assert (found.state, found.tier) == (State.COMPUTE_BOUND, Tier.PROFILING)
+    assert found.last_sample == EPOCH + SECOND
+    assert found.totals.state_seconds[State.COMPUTE_BOUND] == 1.0
+    assert set(found.signals) > set(TRAINING)
+
+
+def test_a_device_that_is_down_shows_nothing_of_before() -> None:
+    """Its last sample keeps its own time, so that its age can be seen."""
+    books, device = accountant(), gpu()
+    post(books, snapshot(0, [device], {device: TRAINING}))
+    post(books, snapshot(1, [device], {device: TRAINING}))
+    lost = Down(Missing.LOST, "fell off the bus")
+    silent = snapshot(2, [device], {})
+    (found,) = post(
+        books,
+        Snapshot(
+            silent.wall_time,
+            silent.time,
+            silent.interval,
+            silent.devices,
+            {},
+            down={device.uuid: lost},
+        ),
+    ).devices
+
+    assert found.down is lost
+    assert (found.state, found.tier, dict(found.signals)) == (State.UNKNOWN, Tier.NONE, {})
+    assert found.last_sample == EPOCH + SECOND
+
+
+def test_gauges_and_strip_are_made_once_in_a_while() -> None:
+    """A report between two makings shows those of before."""
+    books, device = accountant(), gpu()
+    early = post(books, snapshot(0, [device], {device: TRAINING})).devices[0]
+    between = post(books, snapshot(59, [device], {device: TRAINING})).devices[0]
+    later = post(books, snapshot(60, [device], {device: TRAINING})).devices[0]
+
+    assert between.strip is early.strip
+    assert later.strip is not early.strip
+    assert set(later.provisioning) == {"24h", "7d", "current"}
+
+
+def test_gauges_stay_fresh_when_the_wall_clock_is_set_back() -> None:
+    """An hour's step back would otherwise be an hour of old gauges."""
+    books, device = accountant(), gpu()
+    post(books, snapshot(0, [device], {device: TRAINING}))
+    hour_back = EPOCH - 60 * MINUTE
+    seen = snapshot(60, [device], {device: TRAINING}, interval_seconds=60.0, wall_time=hour_back)
+    stepped = post(books, seen).devices[0]
+
+    assert sum(sum(cell.states.values()) for cell in stepped.strip) == 60 * SECOND
+
+
+def test_a_parent_with_instances_has_no_gauges() -> None:
+    """Its instances do, and nothing is counted twice."""
+    books, parent = accountant(), gpu(has_mig_instances=True)
+    (found,) = post(books, snapshot(0, [parent], {parent: TRAINING})).devices
+
+    assert (dict(found.provisioning), found.strip) == ({}, ())
+    assert found.state is State.UNKNOWN
+
+
+def test_policies_reach_the_accounts() -> None:
+    """What rules judge is what operators said."""
+    standby = Policy(Match(owner="llama"), class_=WorkloadClass.STANDBY)
+    books, device = accountant(standby), gpu()
+    for at in range(2):
+        seen = snapshot(at, [device], {device: HELD}, holders={device: workload("llama")})
+        report = post(books, seen)
+    (case,) = books.cases(None, EPOCH + SECOND)
+
+    assert case.workload is not None
+    assert case.workload.workload_class is WorkloadClass.STANDBY
+    assert report.devices[0].holdings[0].workload == case.workload
+
+
+def test_windows_are_handed_over_once_when_closed_and_always_while_open() -> None:
+    """What runs is saved anew at each flush, so that a crash loses little."""
+    books, device = accountant(), gpu()
+    minutes(books, device, 8)
+    closed, running, devices = books.take_windows()
+    closed_again, running_again, _ = books.take_windows()
+
+    assert [window.accounted for window in closed] == [5 * MINUTE]
+    assert closed_again == []
+    assert running == running_again
+    assert sum(window.accounted for window in (*closed, *running)) == 7 * MINUTE
+    assert [known.device for known in devices] == [device]
+
+
+def test_what_was_kept_can_be_put_back() -> None:
+    """After a restart the rules judge what they judged before."""
+    before, device = accountant(), gpu()
+    minutes(before, device, 31)
+    closed, running, devices = before.take_windows()
+
+    after = accountant()
+    restored = after.restore(devices, [*closed, *running])
+    span, now = 60 * MINUTE, EPOCH + 30 * MINUTE
+
+    assert restored == len(closed) + len(running)
+    assert after.latest() is None
+    assert [case.windows for case in after.cases(span, now)] == [
+        case.windows for case in before.cases(span, now)
+    ]
+
+
+def test_remembered_days_are_judged_and_neither_flushed_nor_counted() -> None:
+    """A demonstration's past is not worth a disk, and a counter begins with its process."""
+    books, device = accountant(), gpu()
+    books.remember(
+        snapshot(minute * 60.0, [device], {device: EMPTY}, interval_seconds=60.0)
+        for minute in range(20)
+    )
+    assert books.latest() is None
+    closed, _, _ = books.take_windows()
+    (case,) = books.cases(60 * MINUTE, EPOCH + 19 * MINUTE)
+    (found,) = post(
+        books, snapshot(1200.0, [device], {device: EMPTY}, interval_seconds=60.0)
+    ).devices
+
+    assert closed == []
+    assert case.windows[0].states == {State.IDLE_EMPTY: 19 * MINUTE}
+    assert found.totals.state_seconds[State.IDLE_EMPTY] == 60.0

@@ -1,0 +1,205 @@
+"""The wired agent, in this process and in fast motion: what it publishes of itself, how it ends."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from readings import EMPTY, EPOCH, HOUR, MINUTE, SECOND, gpu, snapshot
+from rightsizer.advice.rules import RULES
+from rightsizer.domain.errors import RightsizerError
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.agent import Agent
+from rightsizer.runtime.notify import Notifier
+from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.storage import Storage
+
+LOOPBACK: Final = "127.0.0.1:0"
+
+
+class Minutes:
+    """A source of an empty GPU, a reading a minute; a number of minutes without any device."""
+
+    name = "minutes"
+
+    def __init__(self, count: int, absent: range = range(0)) -> None:
+        self._count, self._absent = count, absent
+        self._minute = 0
+        self.is_closed = False
+
+    def read(self) -> Snapshot | None:
+        """The next minute."""
+        minute, self._minute = self._minute, self._minute + 1
+        if minute == self._count:
+            return None
+        if minute in self._absent:
+            seen = snapshot(minute * 60.0, [], {}, interval_seconds=60.0)
+            return replace(seen, trouble="the driver is not loaded")
+        device = gpu()
+        return snapshot(minute * 60.0, [device], {device: EMPTY}, interval_seconds=60.0)
+
+    def close(self) -> None:
+        """Note that nothing will be asked any more."""
+        self.is_closed = True
+
+
+@contextmanager
+def running(source: Minutes, path: str = "", **parts: Any) -> Iterator[Agent]:
+    """An agent on loopback in fast motion; whoever uses it lets it run and stop."""
+    settings = replace(
+        Settings(),
+        web=replace(Settings().web, listen_addresses=(LOOPBACK,)),
+        sampling=replace(Settings().sampling, interval=60.0),
+    )
+    storage = Storage(path)
+    agent = Agent(
+        settings,
+        source,
+        source_name=source.name,
+        clock=FastClock(EPOCH),
+        storage=storage,
+        **parts,
+    )
+    try:
+        yield agent
+    finally:
+        storage.close()
+
+
+def lived_through(source: Minutes, path: str = "", **parts: Any) -> Agent:
+    """An agent that has run until its source had no more."""
+    with running(source, path, **parts) as agent:
+        agent.start()
+        agent.run(threading.Event())
+    return agent
+
+
+def test_it_samples_until_there_is_no_more_and_closes_everything() -> None:
+    """Its source, its port and its jobs."""
+    source = Minutes(30)
+    agent = lived_through(source)
+    report = agent.accountant.latest()
+
+    assert report is not None
+    assert report.generation == 30
+    assert source.is_closed
+    assert agent.server.addresses == ()
+
+
+def test_it_tells_of_itself_in_counters_and_gauges() -> None:
+    """From the first report on, so that rates and absence alerts work."""
+    report = lived_through(Minutes(3)).accountant.latest()
+    assert report is not None
+    told = report.agent
+
+    assert told.counters["rightsizer_samples_total"] == 3
+    assert told.counters["rightsizer_samples_late_total"] == 0
+    assert told.counters["rightsizer_history_writes_total"] == 0
+    assert told.gauges["rightsizer_config_last_reload_success_timestamp_seconds"] == EPOCH / SECOND
+    assert [job.name for job in told.jobs] == ["recommend", "flush", "prune", "annotate"]
+    assert (told.started, told.interval_seconds, told.source) == (EPOCH, 60.0, "minutes")
+
+
+def test_stopping_flushes(tmp_path: Path) -> None:
+    """Nothing of what was sampled is lost to an orderly end."""
+    path = str(tmp_path / "history.db")
+    lived_through(Minutes(21), path)
+    storage = Storage(path, read_only=True)
+    assert storage.history is not None
+
+    assert sum(window.accounted for window in storage.history.load()) == 20 * MINUTE
+    storage.close()
+
+
+def test_a_restart_goes_on_with_the_day(tmp_path: Path) -> None:
+    """What the first agent flushed is part of what the second one judges."""
+    path = str(tmp_path / "history.db")
+    lived_through(Minutes(61), path)
+    with running(Minutes(1), path) as agent, capture_logs() as logs:
+        agent.start()
+        (case,) = agent.accountant.cases(2 * HOUR, EPOCH + HOUR)
+        agent.stop()
+
+    assert case.windows[0].accounted == HOUR
+    assert [entry["windows"] for entry in logs if entry["event"] == "history_restored"] == [12]
+
+
+def test_the_absence_of_devices_is_told_once_and_so_is_their_return() -> None:
+    """Not once a minute."""
+    with capture_logs() as logs:
+        lived_through(Minutes(20, absent=range(3, 12)))
+    told = [entry for entry in logs if entry["event"].startswith("devices_")]
+
+    assert [entry["event"] for entry in told] == ["devices_absent", "devices_found"]
+    assert told[0]["reason"] == "the driver is not loaded"
+
+
+def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(tmp_path: Path) -> None:
+    """Ready only with the first sample; the watchdog follows the heartbeat."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(5)
+        environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": str(300 * 10**6)}
+        lived_through(Minutes(6), notifier=Notifier(environ))
+        manager.setblocking(False)
+        heard = []
+        while True:
+            try:
+                heard.append(manager.recv(4096).decode())
+            except BlockingIOError:
+                break
+
+    assert heard[0] == "READY=1"
+    assert heard.count("WATCHDOG=1") == 2
+    assert "STATUS=Sampling 1 devices, 0 pieces of advice" in heard
+    assert heard[-1] == "STOPPING=1"
+
+
+def test_a_history_that_was_broken_is_told(tmp_path: Path) -> None:
+    """With the place where the broken one lies."""
+    path = tmp_path / "history.db"
+    path.write_bytes(b"no database" * 1000)
+    with running(Minutes(1), str(path)) as agent, capture_logs() as logs:
+        agent.start()
+        agent.stop()
+    (told,) = (entry for entry in logs if entry["event"] == "history_set_aside")
+
+    assert Path(told["moved_to"]).read_bytes().startswith(b"no database")
+
+
+def test_a_port_that_is_in_use_is_named() -> None:
+    """With who could be there, and with the flag that chooses another."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        settings = Settings()
+        web = replace(settings.web, listen_addresses=(f"127.0.0.1:{port}",))
+        agent = Agent(
+            replace(settings, web=web),
+            Minutes(1),
+            source_name="test",
+            clock=FastClock(EPOCH),
+            storage=Storage(""),
+        )
+        with pytest.raises(RightsizerError, match=rf"127.0.0.1:{port}: the port is in use"):
+            agent.start()
+
+
+def test_every_rule_judges() -> None:
+    """An hour's run has a verdict of each on the only device."""
+    with running(Minutes(61)) as agent:
+        agent.start()
+        agent.coordinator.run(threading.Event())
+        agent.jobs.run("recommend")
+        judged = [judgement.finding.rule for judgement in agent.chores.judgements]
+        agent.stop()
+
+    assert judged == [rule.name for rule in RULES]

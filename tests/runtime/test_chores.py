@@ -1,0 +1,232 @@
+"""The jobs over real accounts and a real database: recommend, flush, prune, annotate."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from readings import DAY, EMPTY, EPOCH, HELD, MINUTE, gpu, snapshot, workload
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.advice.ledger import LedgerSettings
+from rightsizer.advice.rules import RULES
+from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.domain.errors import HistoryError
+from rightsizer.domain.report import AgentReport
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.workload import WorkloadClass
+from rightsizer.edge.clock import FastClock
+from rightsizer.publish.grafana.annotations import AnnotationReport
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.chores import Chores
+from rightsizer.runtime.storage import Storage
+
+AGENT: Final = AgentReport("0", "test", EPOCH, 60.0)
+NOTEBOOK: Final = workload("ana", WorkloadClass.NOTEBOOK)
+
+
+@dataclass
+class Sink:
+    """Somewhere that takes events, and looks at what the disk holds when it does."""
+
+    path: Path
+    events: list[AdviceEvent] = field(default_factory=list)
+    on_disk: list[tuple[Advice, ...]] = field(default_factory=list)
+    deliveries: int = 0
+
+    def offer(self, events: Sequence[AdviceEvent]) -> None:
+        """Take events, and look."""
+        storage = Storage(str(self.path), read_only=True)
+        self.on_disk.append(storage.ledger(LedgerSettings()).advice())
+        storage.close()
+        self.events.extend(events)
+
+    def deliver(self) -> AnnotationReport:
+        """Count."""
+        self.deliveries += 1
+        return AnnotationReport()
+
+
+@dataclass
+class Desk:
+    """Chores with all that they work on."""
+
+    path: Path
+    clock: FastClock
+    accountant: Accountant
+    storage: Storage
+    sink: Sink
+    chores: Chores
+
+    def hold_idle(self, first_minute: int, last_minute: int) -> None:
+        """Let a notebook hold a GPU and do nothing with it, minute by minute."""
+        device = gpu()
+        for minute in range(first_minute, last_minute):
+            self.accountant.post(
+                snapshot(
+                    minute * 60.0,
+                    [device],
+                    {device: HELD},
+                    interval_seconds=60.0,
+                    holders={device: NOTEBOOK},
+                ),
+                (),
+                lambda: AGENT,
+            )
+        self.at(EPOCH + (last_minute - 1) * MINUTE)
+
+    def at(self, time: Nanoseconds) -> None:
+        """Let it be later."""
+        self.clock = FastClock(time)
+        self.chores = chores(self.accountant, self.storage, self.sink, self.clock)
+
+
+def chores(accountant: Accountant, storage: Storage, sink: Sink | None, clock: FastClock) -> Chores:
+    """Chores whose ledger is what the storage holds."""
+    return Chores(
+        accountant=accountant,
+        storage=storage,
+        ledger=storage.ledger(LedgerSettings()),
+        rules=RULES,
+        sink=sink,
+        clock=clock,
+        retention_seconds=30 * 86400.0,
+    )
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """Everything empty."""
+    path, clock = tmp_path / "history.db", FastClock(EPOCH)
+    books, storage, sink = Accountant(AccountingSettings(), ()), Storage(str(path)), Sink(path)
+    yield Desk(path, clock, books, storage, sink, chores(books, storage, sink, clock))
+    storage.close()
+
+
+def break_table(path: Path, name: str, other: str) -> None:
+    """Take a table away from under the agent, or give it back."""
+    connection = sqlite3.connect(path)
+    connection.execute(f"ALTER TABLE {name} RENAME TO {other}")
+    connection.close()
+
+
+def test_a_run_opens_advice_and_shows_it(desk: Desk) -> None:
+    """An hour of a held and idle GPU is advice, and one line of the log sums the run up."""
+    desk.hold_idle(0, 91)
+    with capture_logs() as logs:
+        desk.chores.recommend()
+    (advice,) = desk.chores.advice
+
+    assert (advice.finding.rule, advice.state) == ("idle", AdviceState.ACTIVE)
+    assert advice.finding.workload == NOTEBOOK.key
+    assert len(desk.chores.judgements) == len(RULES)
+    assert [entry["event"] for entry in logs] == ["advice_opened", "recommender_ran"]
+    assert (logs[1]["complaints"], logs[1]["opened"], logs[1]["closed"]) == (1, 1, 0)
+
+
+def test_the_ledger_is_on_disk_before_anybody_is_told(desk: Desk) -> None:
+    """A crash between the two must not make a second region after the restart."""
+    desk.hold_idle(0, 91)
+    desk.chores.recommend()
+
+    assert [event.kind for event in desk.sink.events] == [AdviceEventKind.OPENED]
+    assert desk.sink.on_disk == [desk.chores.advice]
+
+
+def test_what_could_not_be_saved_is_told_after_a_run_that_could(desk: Desk) -> None:
+    """No event is lost to a full disk, and none is told twice."""
+    desk.hold_idle(0, 91)
+    break_table(desk.path, "advice", "away")
+    with pytest.raises(HistoryError):
+        desk.chores.recommend()
+    assert desk.sink.events == []
+    assert len(desk.chores.advice) == 1
+
+    break_table(desk.path, "away", "advice")
+    desk.chores.recommend()
+    desk.chores.recommend()
+
+    assert [event.kind for event in desk.sink.events] == [AdviceEventKind.OPENED]
+
+
+def test_a_restart_tells_nothing_again(desk: Desk) -> None:
+    """The ledger remembers what was opened; the same hour gives no second event."""
+    desk.hold_idle(0, 91)
+    desk.chores.recommend()
+    desk.at(desk.clock.wall_time())
+    assert len(desk.chores.advice) == 1
+    desk.chores.recommend()
+
+    assert len(desk.sink.events) == 1
+
+
+def test_a_run_without_anywhere_to_tell_is_a_run(tmp_path: Path) -> None:
+    """Neither Grafana nor a disk is needed for advice."""
+    books, storage = Accountant(AccountingSettings(), ()), Storage("")
+    empty = chores(books, storage, None, FastClock(EPOCH))
+    empty.recommend()
+    empty.annotate()
+    empty.prune()
+    empty.flush()
+
+    assert empty.advice == ()
+    assert dict(empty.counts) == {"history_writes": 0, "history_write_failures": 0}
+
+
+def test_a_flush_keeps_what_is_closed_and_what_runs(desk: Desk) -> None:
+    """Nothing of the hour is missing on disk."""
+    desk.hold_idle(0, 61)
+    desk.chores.flush()
+    assert desk.storage.history is not None
+    kept = list(desk.storage.history.load())
+
+    assert sum(window.accounted for window in kept) == 60 * MINUTE
+    assert [known.holder for known in desk.storage.history.devices()] == [NOTEBOOK]
+    assert dict(desk.chores.counts) == {"history_writes": 1, "history_write_failures": 0}
+
+
+def test_a_flush_that_fails_loses_nothing(desk: Desk) -> None:
+    """It is counted, raised for the scheduler to log, and made up for by the next one."""
+    desk.hold_idle(0, 31)
+    break_table(desk.path, "window", "away")
+    with pytest.raises(HistoryError):
+        desk.chores.flush()
+    assert desk.chores.counts["history_write_failures"] == 1
+    break_table(desk.path, "away", "window")
+    desk.accountant.post(
+        snapshot(31 * 60.0, [gpu()], {gpu(): EMPTY}, interval_seconds=60.0), (), lambda: AGENT
+    )
+    desk.chores.flush()
+    assert desk.storage.history is not None
+
+    assert sum(window.accounted for window in desk.storage.history.load()) == 31 * MINUTE
+    assert desk.chores.counts["history_writes"] == 1
+
+
+def test_old_windows_become_hourly_and_then_nothing(desk: Desk) -> None:
+    """The time they account for stays the same until the retention is over."""
+    desk.hold_idle(0, 121)
+    desk.chores.flush()
+    assert desk.storage.history is not None
+    fine = list(desk.storage.history.load())
+    desk.at(EPOCH + 3 * DAY)
+    desk.chores.prune()
+    hourly = list(desk.storage.history.load())
+    desk.at(EPOCH + 31 * DAY)
+    desk.chores.prune()
+
+    assert len(fine) == 24
+    assert len(hourly) == 2
+    assert sum(w.accounted for w in hourly) == sum(w.accounted for w in fine) == 120 * MINUTE
+    assert list(desk.storage.history.load()) == []
+    assert desk.storage.history.devices() == ()
+
+
+def test_annotating_is_delivering(desk: Desk) -> None:
+    """What was offered before goes out in a job of its own."""
+    desk.chores.annotate()
+
+    assert desk.sink.deliveries == 1

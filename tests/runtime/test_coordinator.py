@@ -1,0 +1,148 @@
+"""The heartbeat: on time whatever its source does, and over when there is no more."""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from readings import EPOCH, SECOND, snapshot
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.coordinator import Coordinator
+
+MINUTE: Final = 60 * SECOND
+
+
+class Script:
+    """A source that does what it is told, tick by tick, and then has no more."""
+
+    name = "script"
+
+    def __init__(self, *ticks: Callable[[], object]) -> None:
+        self._ticks = list(ticks)
+        self.reads = 0
+
+    def read(self) -> Snapshot | None:
+        """Do the next thing."""
+        if self.reads == len(self._ticks):
+            return None
+        self.reads += 1
+        self._ticks[self.reads - 1]()
+        return snapshot(float(self.reads), (), {})
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class StepsBack(FastClock):
+    """A clock whose wall time somebody sets back by an hour after three seconds."""
+
+    def wall_time(self) -> Nanoseconds:
+        """An hour early, later on."""
+        is_late = self.time() >= EPOCH + 3 * SECOND
+        return self.time() - (60 * MINUTE if is_late else 0)
+
+
+def nothing() -> None:
+    """A tick without events."""
+
+
+def fail() -> None:
+    """A source with a fault that nobody foresaw."""
+    raise RuntimeError("the driver made something up")
+
+
+def times_of(source: Script, clock: FastClock) -> tuple[Coordinator, list[float]]:
+    """Run a script to its end; when its snapshots came, in seconds since the start."""
+    times: list[float] = []
+    coordinator = Coordinator(
+        source, clock, SECOND, lambda _: times.append((clock.time() - EPOCH) / SECOND)
+    )
+    coordinator.run(threading.Event())
+    return coordinator, times
+
+
+def test_ticks_every_interval_until_its_source_has_no_more() -> None:
+    """The end of a recording is the end of the run."""
+    coordinator, times = times_of(Script(*[nothing] * 4), FastClock(EPOCH))
+
+    assert times == [0.0, 1.0, 2.0, 3.0]
+    assert (coordinator.samples, coordinator.late_samples, coordinator.failed_ticks) == (4, 0, 0)
+
+
+def test_goes_by_the_steady_clock() -> None:
+    """Somebody who sets the wall clock neither stops nor hurries the heartbeat."""
+    _, times = times_of(Script(*[nothing] * 6), StepsBack(EPOCH))
+
+    assert times == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("slow_seconds", "expected"),
+    [
+        (0.4, [0.0, 1.4, 2.0, 3.0]),
+        (1.0, [0.0, 2.0, 2.0, 3.0]),
+        (1.5, [0.0, 2.5, 3.0, 4.0]),
+        (3.25, [0.0, 4.25, 5.0, 6.0]),
+    ],
+)
+def test_ticks_that_a_slow_one_overran_are_left_out(
+    slow_seconds: float, expected: list[float]
+) -> None:
+    """It neither makes up for lost ticks nor loses its rhythm."""
+    clock = FastClock(EPOCH)
+
+    def hang() -> None:
+        clock.wait_until(clock.time() + round(slow_seconds * SECOND), threading.Event())
+
+    coordinator, times = times_of(Script(nothing, hang, nothing, nothing), clock)
+
+    assert times == expected
+    assert coordinator.late_samples == (1 if slow_seconds > 1 else 0)
+
+
+def test_a_tick_that_fails_ends_nothing() -> None:
+    """The next tick comes on time, and what happened is counted and said."""
+    with capture_logs() as logs:
+        coordinator, times = times_of(Script(nothing, fail, nothing), FastClock(EPOCH))
+
+    assert times == [0.0, 2.0]
+    assert coordinator.failed_ticks == 1
+    assert [entry["event"] for entry in logs] == ["tick_failed"]
+
+
+def test_a_fault_that_stays_is_said_once_a_minute() -> None:
+    """Ten minutes of the same fault are ten lines, not six hundred."""
+    with capture_logs() as logs:
+        coordinator, _ = times_of(Script(*[fail] * 600), FastClock(EPOCH))
+
+    assert coordinator.failed_ticks == 600
+    assert [entry["failed_ticks"] for entry in logs] == [1 + 60 * minute for minute in range(10)]
+
+
+def test_a_snapshot_that_cannot_be_accounted_for_ends_nothing_either() -> None:
+    """Whoever takes the snapshots may fail as the source may."""
+    source = Script(*[nothing] * 3)
+
+    def refuse(_: Snapshot) -> None:
+        raise ValueError("not in these books")
+
+    with capture_logs():
+        coordinator = Coordinator(source, FastClock(EPOCH), SECOND, refuse)
+        coordinator.run(threading.Event())
+
+    assert (coordinator.samples, coordinator.failed_ticks) == (3, 3)
+
+
+def test_a_stop_ends_it_before_the_next_tick() -> None:
+    """A signal is not kept waiting for the source."""
+    stop = threading.Event()
+    source = Script(nothing, stop.set, nothing)
+    coordinator = Coordinator(source, FastClock(EPOCH), SECOND, lambda _: None)
+
+    coordinator.run(stop)
+
+    assert source.reads == 2

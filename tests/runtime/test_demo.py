@@ -1,0 +1,84 @@
+"""The demonstration: its clock, its memory, and where it tells people to look."""
+
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from readings import DAY, EPOCH, HOUR, SECOND
+from rightsizer.domain.state import State
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.agent import Agent
+from rightsizer.runtime.demo import DemoClock, DemoSettings, remember, where_to_look
+from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.storage import Storage
+from rightsizer.telemetry.simulated.source import DEFAULT_START
+
+NEVER: Final = threading.Event()
+
+
+class Silent:
+    """A source that has nothing to read."""
+
+    name = "silent"
+
+    def read(self) -> None:
+        """No more."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    """An agent that has not started."""
+    storage = Storage("")
+    yield Agent(Settings(), Silent(), source_name="test", clock=FastClock(EPOCH), storage=storage)
+    storage.close()
+
+
+def test_the_clock_is_fast_for_a_day_and_then_the_worlds() -> None:
+    """So the demonstration shows a day in minutes, and stays up afterwards."""
+    clock = DemoClock(EPOCH, speed=1e9)
+    clock.wait_until(EPOCH + DAY, NEVER)
+    in_the_day = clock.speed
+    stopped = threading.Event()
+    stopped.set()
+    clock.wait_until(EPOCH + DAY + SECOND, stopped)
+
+    assert (in_the_day, clock.speed) == (1e9, 1.0)
+    assert clock.time() == EPOCH + DAY + SECOND
+
+
+def test_the_days_before_are_remembered(agent: Agent) -> None:
+    """Rules have a past to judge by, and the page begins empty all the same."""
+    # The scenario trains from eight to eight and is empty at night.
+    until = DEFAULT_START + DAY + 20 * HOUR
+    demo = DemoSettings(scenario="single-h100", days_before=1.0, memory_tick_seconds=300.0)
+    remember(agent, demo, until)
+    (case,) = agent.accountant.cases(DAY, until)
+    (window,) = case.windows
+
+    assert agent.accountant.latest() is None
+    assert case.workload is not None
+    assert case.workload.name == "train"
+    assert window.accounted == pytest.approx(12 * HOUR, abs=600 * SECOND)
+    assert window.states[State.COMPUTE_BOUND] > 11 * HOUR
+
+
+def test_a_demonstration_without_a_past_has_none(agent: Agent) -> None:
+    """`--days-before 0` starts at once."""
+    remember(agent, DemoSettings(days_before=0.0), DEFAULT_START)
+
+    assert agent.accountant.cases(DAY, DEFAULT_START) == ()
+
+
+def test_people_are_told_where_to_look() -> None:
+    """Three addresses that a terminal makes clickable, and how to end it."""
+    text = where_to_look("127.0.0.1:19400")
+
+    assert "http://127.0.0.1:19400/\n" in text
+    assert "http://127.0.0.1:19400/metrics\n" in text
+    assert "http://127.0.0.1:19400/api/v1/advice\n" in text
+    assert "Ctrl-C" in text

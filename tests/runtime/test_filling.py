@@ -1,0 +1,116 @@
+"""A history filled from a recording: wholly, beside whatever was in it, or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from cases import NOW, window
+from readings import MINUTE, gpu
+from rightsizer.accounting.known import KnownDevice
+from rightsizer.domain.errors import HistoryError
+from rightsizer.domain.state import State
+from rightsizer.domain.window import Window
+from rightsizer.runtime.filling import Filling
+from rightsizer.runtime.storage import Storage
+
+
+def windows(count: int, first: int = 0) -> list[Window]:
+    """Five-minute windows, one after the other."""
+    return [
+        window(
+            {State.PRODUCTIVE: 1 / 12},
+            start=NOW + at * 5 * MINUTE,
+            end=NOW + (at + 1) * 5 * MINUTE,
+        )
+        for at in range(first, first + count)
+    ]
+
+
+def kept(path: Path) -> list[Window]:
+    """What a history holds."""
+    storage = Storage(str(path), read_only=True)
+    assert storage.history is not None
+    found = list(storage.history.load())
+    storage.close()
+    return found
+
+
+def names(folder: Path) -> set[str]:
+    """The files of a folder, locks apart."""
+    return {file.name for file in folder.iterdir() if file.suffix != ".lock"}
+
+
+def fill(path: Path, *parts: list[Window]) -> None:
+    """Fill a history in a few steps."""
+    with Filling(path) as filling:
+        for part in parts:
+            filling.history.save(part, [KnownDevice(gpu())])
+
+
+def test_a_new_history_appears_when_it_is_whole(tmp_path: Path) -> None:
+    """Until then its name is free."""
+    path = tmp_path / "history.db"
+    with Filling(path) as filling:
+        filling.history.save(windows(3), [KnownDevice(gpu())])
+        assert not path.exists()
+
+    assert {file.name for file in tmp_path.iterdir()} == {"history.db"}
+    assert kept(path) == windows(3)
+
+
+def test_a_history_that_exists_keeps_what_it_has(tmp_path: Path) -> None:
+    """And an agent may go on with it afterwards."""
+    path = tmp_path / "history.db"
+    fill(path, windows(2))
+    fill(path, windows(600, first=2), windows(3, first=602))
+
+    assert names(tmp_path) == {"history.db"}
+    assert kept(path) == windows(605)
+    Storage(str(path)).close()
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "existing"])
+def test_what_goes_wrong_changes_nothing(tmp_path: Path, is_there: bool) -> None:  # noqa: FBT001
+    """A recording that is torn in its middle leaves no half of itself."""
+    path = tmp_path / "history.db"
+    if is_there:
+        fill(path, windows(2))
+
+    def break_off() -> None:
+        with Filling(path) as filling:
+            filling.history.save(windows(3, first=2))
+            raise ValueError("the recording is torn")
+
+    with pytest.raises(ValueError, match="torn"):
+        break_off()
+    assert names(tmp_path) == ({"history.db"} if is_there else set())
+    assert not is_there or kept(path) == windows(2)
+
+
+def test_the_history_of_a_running_agent_is_left_alone(tmp_path: Path) -> None:
+    """It is refused at once, not after an hour of replay."""
+    path = tmp_path / "history.db"
+    agent = Storage(str(path))
+    with pytest.raises(HistoryError, match=r"being written by process \d+"):
+        Filling(path)
+    agent.close()
+
+    assert names(tmp_path) == {"history.db"}
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A file where a folder should be is no place for a history."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HistoryError, match="cannot be read: Not a directory; name another"):
+        Filling(tmp_path / "file" / "history.db")
+
+
+def test_a_file_that_is_something_else_stays_what_it_is(tmp_path: Path) -> None:
+    """An agent sets a broken history aside; here the name is more likely to be wrong."""
+    path = tmp_path / "notes.txt"
+    path.write_text("not a history")
+    with pytest.raises(HistoryError, match="is there and is no history; name another file"):
+        Filling(path)
+
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+    assert path.read_text() == "not a history"

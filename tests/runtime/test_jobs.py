@@ -1,0 +1,172 @@
+"""Jobs on the real scheduler: each for itself, one run at a time, and back after a step."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+from structlog.testing import capture_logs
+
+from agent_process import eventually
+from readings import EPOCH, SECOND
+from rightsizer.domain.errors import HistoryError
+from rightsizer.edge.clock import FastClock, SystemClock
+from rightsizer.runtime.jobs import Job, Jobs
+
+
+def nothing() -> None:
+    """A job that is done at once."""
+
+
+def fail() -> None:
+    """A job that cannot be done."""
+    raise OSError("no space left")
+
+
+def test_a_run_is_counted_and_timed_on_the_agents_clock() -> None:
+    """Simulated time shows in the report, so that a fast agent's jobs look right."""
+    clock = FastClock(EPOCH)
+
+    def work() -> None:
+        clock.wait_until(clock.time() + 5 * SECOND, threading.Event())
+
+    jobs = Jobs([Job("flush", work, 60.0)], clock)
+    jobs.run("flush")
+    (report,) = jobs.reports()
+
+    assert (report.runs, report.failures, report.last_error) == (1, 0, None)
+    assert (report.last_start, report.last_success) == (EPOCH, EPOCH + 5 * SECOND)
+
+
+def test_a_failure_is_counted_and_told_and_never_raised() -> None:
+    """The next run that succeeds takes the error back, not the count."""
+    outcomes = iter([fail, nothing])
+
+    def work() -> None:
+        next(outcomes)()
+
+    jobs = Jobs([Job("flush", work, 60.0)], FastClock(EPOCH))
+
+    with capture_logs() as logs:
+        jobs.run("flush")
+    (failed,) = jobs.reports()
+    jobs.run("flush")
+    (mended,) = jobs.reports()
+
+    assert [(entry["event"], entry["job"]) for entry in logs] == [("job_failed", "flush")]
+    assert (failed.runs, failed.failures, failed.last_success) == (1, 1, None)
+    assert failed.last_error == "no space left"
+    assert (mended.runs, mended.failures, mended.last_error) == (2, 1, None)
+
+
+def test_what_an_operator_can_mend_is_told_without_a_traceback() -> None:
+    """One line a failure; a fault of the program itself comes with its place."""
+
+    def cannot_write() -> None:
+        raise HistoryError("history '/h.db': database or disk is full")
+
+    jobs = Jobs([Job("flush", cannot_write, 60.0), Job("prune", fail, 60.0)], FastClock(EPOCH))
+    with capture_logs() as logs:
+        jobs.run("flush")
+        jobs.run("prune")
+
+    assert logs[0]["error"] == "history '/h.db': database or disk is full"
+    assert ["exc_info" in entry for entry in logs] == [False, True]
+
+
+def test_every_job_has_a_report_before_its_first_run() -> None:
+    """A counter that is not there yet cannot be told from one that never will be."""
+    jobs = Jobs([Job("flush", nothing, 60.0), Job("prune", nothing, 60.0)], SystemClock())
+
+    assert [(report.name, report.runs) for report in jobs.reports()] == [("flush", 0), ("prune", 0)]
+
+
+def test_a_job_that_is_still_under_way_is_not_started_again() -> None:
+    """The run that is left out is counted, and others are not held up."""
+    going, may_end, others = threading.Event(), threading.Event(), threading.Event()
+    concurrent: list[int] = []
+
+    def work() -> None:
+        concurrent.append(1)
+        going.set()
+        may_end.wait()
+        concurrent.pop()
+
+    jobs = Jobs([Job("slow", work, 1.0), Job("quick", others.set, 1.0)], SystemClock())
+    jobs.start()
+    try:
+        assert going.wait(10)
+        assert others.wait(10)
+        eventually(lambda: jobs.reports()[0].skipped)
+        assert len(concurrent) == 1
+    finally:
+        may_end.set()
+        jobs.stop()
+
+    assert eventually(lambda: all(report.runs for report in jobs.reports()))
+
+
+def test_stopping_waits_for_nobody() -> None:
+    """A peer that is slow to answer does not keep the agent from ending."""
+    going, may_end, finished = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        going.set()
+        may_end.wait()
+        finished.set()
+
+    jobs = Jobs([Job("annotate", work, 1.0)], SystemClock())
+    jobs.start()
+    assert going.wait(10)
+    jobs.stop()
+
+    assert not finished.is_set()
+    may_end.set()
+    assert finished.wait(10)
+
+
+def test_jobs_that_never_started_can_be_stopped() -> None:
+    """An agent that could not bind its port ends like any other."""
+    Jobs([Job("flush", nothing, 1.0)], SystemClock()).stop()
+
+
+def test_a_job_is_scheduled_anew_after_the_wall_clock_was_set_back() -> None:
+    """A run that now lies hours ahead would come hours late; an hour's step is mended."""
+    jobs = Jobs(
+        [Job("flush", nothing, 60.0)],
+        SystemClock(),
+        now=lambda: datetime.now(UTC) - timedelta(hours=1),
+    )
+    jobs.start()
+    try:
+        with capture_logs() as logs:
+            jobs.supervise()
+    finally:
+        jobs.stop()
+
+    assert [(entry["event"], entry["job"]) for entry in logs] == [("job_rescheduled", "flush")]
+
+
+def test_a_schedule_that_is_right_is_left_alone() -> None:
+    """Supervision has nothing to say on an ordinary day."""
+    jobs = Jobs([Job("flush", nothing, 60.0, jitter_seconds=30.0)], SystemClock())
+    jobs.start()
+    try:
+        with capture_logs() as logs:
+            jobs.supervise()
+    finally:
+        jobs.stop()
+
+    assert logs == []
+
+
+def test_a_change_of_the_clocks_speed_changes_the_pace() -> None:
+    """What waits for a quarter of an hour runs at once when that passes in a second."""
+    clock, ran = FastClock(EPOCH, speed=1.0), threading.Event()
+    jobs = Jobs([Job("recommend", ran.set, 1000.0)], clock)
+    jobs.start()
+    try:
+        clock.speed = 1000.0
+        jobs.supervise()
+
+        assert ran.wait(10)
+    finally:
+        jobs.stop()

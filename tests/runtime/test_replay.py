@@ -1,0 +1,284 @@
+"""A recording with a known truth through the whole chain, and back as the design's JSON."""
+
+import csv
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordings import BOARD, SIGNALS_OF, START, replayed, write_recording, write_story
+from rightsizer.advice.rules import RULES
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.finding import Finding, Reason
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import State
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.runtime.advise import advise
+from rightsizer.runtime.filling import Filling
+from rightsizer.runtime.replay import Replay, replay, replay_form
+from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.timeline import Timeline
+from rightsizer.telemetry.recorded.source import open_recording
+
+HOUR: Final = 3600
+EVERY: Final = tuple(SIGNALS_OF)
+FORM_KEYS: Final = {
+    "uuid",
+    "index",
+    "name",
+    "tier",
+    "seconds",
+    "states",
+    "conditions",
+    "waste",
+    "signals",
+    "needs",
+    "overprovisioned",
+    "saturated",
+    "underprovisioned",
+}
+FINDING_KEYS: Final = {
+    "id",
+    "rule",
+    "finding",
+    "reasons",
+    "devices",
+    "culprits",
+    "workload",
+    "action",
+    "summary",
+    "options",
+    "confidence",
+    "confidence_factors",
+    "risk",
+    "savings",
+    "evidence",
+    "abstained",
+}
+
+
+def verdict(result: Replay, rule: str) -> Finding:
+    """What a rule says of the only case."""
+    (found,) = (finding for finding in result.findings if finding.rule == rule)
+    return found
+
+
+def test_every_second_gets_the_state_that_it_was(tmp_path: Path) -> None:
+    """Ten states, a hundred seconds each, none taken for another."""
+    story = write_story(tmp_path / "log.csv", *((state, 100) for state in EVERY))
+    (device,) = replayed(story).devices
+
+    assert device.window.states == dict.fromkeys(EVERY, 100 * NANOSECONDS_PER_SECOND)
+
+
+def test_a_gap_is_unknown_beyond_the_longest_usual_one(tmp_path: Path) -> None:
+    """The reading after it accounts for five seconds, and nobody knows what was before."""
+    story = write_story(
+        tmp_path / "log.csv",
+        (State.PRODUCTIVE, 50),
+        (State.UNKNOWN, 60),
+        (State.IDLE_HELD, 50),
+    )
+    (device,) = replayed(story).devices
+
+    assert dict(device.window.states) == {
+        State.PRODUCTIVE: 50 * NANOSECONDS_PER_SECOND,
+        # The first reading after the gap is one second late.
+        State.UNKNOWN: 56 * NANOSECONDS_PER_SECOND,
+        State.IDLE_HELD: 54 * NANOSECONDS_PER_SECOND,
+    }
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(1, 20_000_000), st.sampled_from(EVERY), st.sampled_from(["GPU-0", "GPU-1"])
+        ),
+        min_size=2,
+        max_size=60,
+    )
+)
+def test_states_sum_to_wall_time_exactly(steps: list[tuple[int, State, str]]) -> None:
+    """Whatever the times and whatever is missing: last minus first, to the nanosecond."""
+    at_microseconds, rows, times = 0, [], dict[str, list[int]]()
+    for step, state, device in steps:
+        at_microseconds += step
+        rows.append((at_microseconds / 1e6, device, SIGNALS_OF[state]))
+        times.setdefault(device, []).append(at_microseconds)
+    with tempfile.TemporaryDirectory() as folder:
+        result = replayed(write_recording(Path(folder) / "log.csv", rows))
+
+    for summary in result.devices:
+        of_device = times[summary.device.uuid]
+        assert summary.window.accounted == (of_device[-1] - of_device[0]) * 1000
+    assert {summary.device.uuid for summary in result.devices} == set(times)
+
+
+def test_the_timeline_covers_the_recording_without_a_hole(tmp_path: Path) -> None:
+    """One stretch ends where the next begins, in the order of the story."""
+    story = write_story(tmp_path / "log.csv", *((state, 60) for state in EVERY))
+    source = open_recording([story], catalogue=built_in(), board=BOARD)
+    with Timeline(tmp_path / "out.csv") as timeline:
+        replay(source, Settings(), entries=[timeline])
+    source.close()
+    with (tmp_path / "out.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+
+    assert [(line["start"], line["state"]) for line in lines] == [
+        (str(START + 60 * place), str(state)) for place, state in enumerate(EVERY)
+    ]
+    assert all(before["end"] == after["start"] for before, after in pairwise(lines))
+
+
+def test_every_rule_says_something_of_every_device(tmp_path: Path) -> None:
+    """Abstentions included: silence would look like health."""
+    both = write_recording(
+        tmp_path / "log.csv",
+        [
+            (float(at), device, SIGNALS_OF[State.IDLE_HELD])
+            for at in range(200)
+            for device in ("GPU-0", "GPU-1")
+        ],
+    )
+    said = [(finding.rule, finding.devices) for finding in replayed(both).findings]
+
+    assert sorted(said) == sorted(
+        (rule.name, (device,)) for rule in RULES for device in ("GPU-0", "GPU-1")
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "rule", "reason"),
+    [
+        (State.IDLE_HELD, "idle", Reason.IDLE_HELD),
+        (State.IDLE_EMPTY, "idle", Reason.IDLE_EMPTY),
+        (State.HIDDEN_STALL, "hidden_stall", Reason.HIDDEN_STALL),
+    ],
+)
+def test_the_verdict_names_what_was_true(
+    tmp_path: Path, state: State, rule: str, reason: Reason
+) -> None:
+    """Without grace or hysteresis: ten minutes of it suffice for a finding, not for advice."""
+    result = replayed(write_story(tmp_path / "log.csv", (state, 600)))
+
+    assert verdict(result, rule).reasons == (reason,)
+    assert [finding.rule for finding in result.findings if finding.is_complaint] == [rule]
+    assert result.advice == ()
+
+
+def test_a_gpu_at_work_is_not_complained_of(tmp_path: Path) -> None:
+    """Neither finding nor advice."""
+    story = write_story(tmp_path / "log.csv", (State.COMPUTE_BOUND, 3 * HOUR), interval_seconds=10)
+    result = replayed(story)
+
+    assert [finding for finding in result.findings if finding.is_complaint] == []
+    assert result.advice == ()
+
+
+def test_advice_is_what_an_agent_would_have_opened_and_closed(tmp_path: Path) -> None:
+    """Four idle hours open it after two, work closes it, and the replay tells both."""
+    story = write_story(
+        tmp_path / "log.csv",
+        (State.COMPUTE_BOUND, HOUR),
+        (State.IDLE_HELD, 4 * HOUR),
+        (State.COMPUTE_BOUND, 2 * HOUR),
+        interval_seconds=10,
+    )
+    (advice,) = replayed(story).advice
+    opened, closed = (
+        time / NANOSECONDS_PER_SECOND - START
+        for time in (advice.opened, advice.closed or advice.opened)
+    )
+
+    assert (advice.finding.rule, advice.is_open) == ("idle", False)
+    assert 2.5 * HOUR < opened < 3.5 * HOUR
+    assert 5 * HOUR < closed < 6 * HOUR
+
+
+def test_closed_advice_of_a_long_recording_is_told_too(tmp_path: Path) -> None:
+    """The agent forgets it after a month; whoever replays two months wants to know."""
+    story = write_story(
+        tmp_path / "log.csv",
+        (State.IDLE_HELD, 6 * HOUR),
+        (State.COMPUTE_BOUND, 40 * 24 * HOUR),
+        interval_seconds=600,
+    )
+    every_three_hours = replace(Settings().recommender, interval=3.0 * HOUR)
+    settings = replace(Settings(), recommender=every_three_hours)
+
+    assert [advice.finding.rule for advice in replayed(story, settings=settings).advice] == ["idle"]
+
+
+def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
+    """Ids, order and every digit."""
+    chapters = ((State.HIDDEN_STALL, 2 * HOUR), (State.IDLE_HELD, 3 * HOUR))
+    texts = set()
+    for name in ("a.csv", "b.csv"):
+        story = write_story(tmp_path / name, *chapters, interval_seconds=10)
+        texts.add(json.dumps(replay_form(replayed(story))))
+
+    assert len(texts) == 1
+
+
+def test_files_of_one_recording_merge_in_any_order(tmp_path: Path) -> None:
+    """One with the load and one with the memory are one recording."""
+    rows: Mapping[str, tuple[Signal, str]] = {
+        "busy.csv": (Signal.GPU_BUSY, "0.6"),
+        "memory.csv": (Signal.MEMORY_USED_BYTES, "9000000000"),
+    }
+    for name, (signal, value) in rows.items():
+        lines = [f"{START + at},GPU-0,{value}" for at in range(100)]
+        (tmp_path / name).write_text("\n".join([f"timestamp,device,{signal}", *lines]) + "\n")
+    paths = [tmp_path / name for name in rows]
+    forth, back = replay_form(replayed(*paths)), replay_form(replayed(*reversed(paths)))
+
+    assert forth == back
+    assert set(forth["devices"][0]["signals"]) >= {"gpu_busy", "memory_used"}
+
+
+def test_the_form_has_every_key_of_the_design(tmp_path: Path) -> None:
+    """Scripts rely on them."""
+    story = write_story(tmp_path / "log.csv", (State.IDLE_HELD, 3 * HOUR), interval_seconds=10)
+    form = json.loads(json.dumps(replay_form(replayed(story))))
+    (device,), (advice,) = form["devices"], form["advice"]
+
+    assert set(form) == {"devices", "findings", "advice"}
+    assert set(device) >= FORM_KEYS
+    assert device["seconds"] == 3 * HOUR
+    assert device["states"] == {"idle_held": 3 * HOUR}
+    assert set(device["signals"]["gpu_busy"]) == {"mean", "p50", "p95", "p99", "max"}
+    assert all(set(finding) >= FINDING_KEYS for finding in form["findings"])
+    assert set(advice) >= FINDING_KEYS | {"state", "opened", "updated", "expires", "actor"}
+
+
+def test_a_recording_of_one_poll_accounts_for_nothing(tmp_path: Path) -> None:
+    """It has devices and no length; every rule abstains."""
+    result = replayed(
+        write_recording(tmp_path / "log.csv", [(0.0, "GPU-0", SIGNALS_OF[State.PRODUCTIVE])])
+    )
+
+    assert [summary.window.accounted for summary in result.devices] == [0]
+    assert all(finding.abstained for finding in result.findings)
+
+
+def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
+    """The same rules over the same windows, another day, without the recording."""
+    story = write_story(tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
+    source = open_recording([story], catalogue=built_in(), board=BOARD)
+    with Filling(tmp_path / "history.db") as filling:
+        result = replay(source, Settings(), history=filling.history)
+    source.close()
+    findings, advice = advise(tmp_path / "history.db", Settings())
+
+    assert [(finding.rule, finding.id) for finding in findings if finding.is_complaint] == [
+        (finding.rule, finding.id) for finding in result.findings if finding.is_complaint
+    ]
+    assert [each.id for each in advice] == [each.id for each in result.advice]
+    assert not list(tmp_path.glob(".*"))

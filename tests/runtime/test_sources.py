@@ -1,0 +1,70 @@
+"""Which source the settings ask for."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from readings import EPOCH, SECOND
+from rightsizer.domain.errors import ScenarioError
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.settings import Settings, SimulatedSettings
+from rightsizer.runtime.sources import live_source
+from rightsizer.telemetry.nvml.library import use_library
+
+
+@pytest.fixture(autouse=True)
+def _real_library_again() -> Iterator[None]:
+    yield
+    use_library(None)
+
+
+def settings_for(scenario: str) -> Settings:
+    """Settings that ask for a simulated node."""
+    sources = replace(Settings().sources, simulated=SimulatedSettings(scenario=scenario))
+    return replace(Settings(), sources=sources)
+
+
+def first_snapshot(settings: Settings) -> tuple[str, Snapshot]:
+    """The name of the source, and what it sees once it knows its devices."""
+    clock = FastClock(EPOCH)
+    named = live_source(settings, clock)
+    try:
+        for _ in range(20):
+            clock.wait_until(clock.time() + SECOND, threading.Event())
+            snapshot = named.source.read()
+            assert snapshot is not None
+            if snapshot.readings:
+                break
+    finally:
+        named.source.close()
+    return named.name, snapshot
+
+
+def test_a_scenario_stands_below_the_live_source() -> None:
+    """Names, devices and holders are the scenario's; the readings come through the bindings."""
+    name, snapshot = first_snapshot(settings_for("t4-pair"))
+
+    assert name == "simulated (t4-pair)"
+    assert [device.name for device in snapshot.devices] == ["Tesla T4", "Tesla T4"]
+    assert set(snapshot.readings) == {device.uuid for device in snapshot.devices}
+    assert "utilization" in snapshot.collectors
+
+
+def test_a_scenario_that_does_not_exist_is_named_with_those_that_do() -> None:
+    """Before anything starts."""
+    with pytest.raises(ScenarioError, match=r"eigth-gpu-node.*eight-gpu-node"):
+        live_source(settings_for("eigth-gpu-node"), FastClock(EPOCH))
+
+
+def test_without_a_scenario_the_driver_is_read() -> None:
+    """With or without one on this machine, a reading says which."""
+    named = live_source(Settings(), FastClock(EPOCH))
+    snapshot = named.source.read()
+    named.source.close()
+
+    assert named.name == "nvml"
+    assert snapshot is not None
+    assert bool(snapshot.devices) != bool(snapshot.trouble)
