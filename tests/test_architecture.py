@@ -39,7 +39,6 @@ IMPORTERS: Final = {
     "apscheduler": "runtime/",
     "jinja2": "publish/",
     "prometheus_client": "publish/metrics publish/web telemetry/dcgm",
-    "pydantic": "config/",
     "pynvml": "telemetry/nvml",
     "structlog": "runtime/ telemetry/ publish/ fleet/ cli/",
     "urllib3": "edge/http",

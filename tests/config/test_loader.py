@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -246,24 +244,3 @@ def test_a_file_that_cannot_be_read_is_told_with_a_remedy(
 
     assert str(caught.value).startswith(str(tmp_path))
     assert told in str(caught.value)
-
-
-def test_defaults_need_no_pydantic() -> None:
-    """An agent without a configuration file does not pay for the validator's memory."""
-    program = """
-import sys
-from dataclasses import dataclass
-from rightsizer.config.loader import load
-
-@dataclass(frozen=True)
-class Root:
-    pass
-
-load(Root, '# all defaults', 'x')
-print('pydantic' in sys.modules)
-"""
-    answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, check=True, text=True
-    )
-
-    assert answer.stdout.strip() == "False"

@@ -2,46 +2,30 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
 
 from rightsizer.config.describe import kind, limits
 from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape
 from rightsizer.config.spelling import show, spell
-
-if TYPE_CHECKING:
-    from rightsizer.config.model import Fault
+from rightsizer.config.validator import Fault, FaultKind
 
 __all__ = ["explain", "spell_path"]
 
-_OUT_OF_BOUNDS: Final = ("greater_than_equal", "less_than_equal")
-_WRONG_TYPE: Final = (
-    "bool_type",
-    "dict_type",
-    "finite_number",
-    "float_type",
-    "int_from_float",
-    "int_type",
-    "model_type",
-    "string_type",
-    "tuple_type",
-)
 
-
-def explain(fault: "Fault", root: Group) -> str:
+def explain(fault: Fault, root: Group) -> str:
     """What is wrong at the fault's place and how to mend it."""
-    if fault.type == "extra_forbidden":
+    if fault.kind is FaultKind.UNKNOWN_KEY:
         around = _shape_at(root, fault.path[:-1])
         return _unknown_key(str(fault.path[-1]), around)
-    if fault.type == "missing":
+    if fault.kind is FaultKind.MISSING:
         return f"is required ({kind(_shape_at(root, fault.path))})"
-    if fault.type == "invalid_key":
+    if fault.kind is FaultKind.KEY_TYPE:
         return "a key must be text; put it in quotes"
     shape = _shape_at(root, fault.path)
-    if isinstance(shape, Scalar) and fault.type == "enum":
+    if isinstance(shape, Scalar) and fault.kind is FaultKind.CHOICE:
         return _unknown_choice(fault.value, shape)
-    if isinstance(shape, Scalar) and fault.type in _OUT_OF_BOUNDS:
+    if isinstance(shape, Scalar) and fault.kind is FaultKind.BOUNDS:
         return f"must be {limits(shape)} (got {show(spell(fault.value, shape))})"
-    if fault.type in _WRONG_TYPE:
+    if fault.kind is FaultKind.TYPE:
         return f"must be {_article(kind(shape))} (got {show(fault.value)}){_remedy(fault, shape)}"
     return fault.message
 
@@ -83,7 +67,7 @@ def _unknown_choice(value: object, scalar: Scalar) -> str:
     return f"{text}; did you mean '{nearest[0]}'?" if nearest else text
 
 
-def _remedy(fault: "Fault", shape: Shape) -> str:
+def _remedy(fault: Fault, shape: Shape) -> str:
     if isinstance(shape, Scalar) and not isinstance(fault.value, list | dict | None):
         if shape.type is str:
             return "; put it in quotes"

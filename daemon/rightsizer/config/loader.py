@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from rightsizer.config.fault import explain, spell_path
 from rightsizer.config.shape import Group, shape_of
+from rightsizer.config.validator import Fault, validate
 from rightsizer.domain.errors import ConfigurationError
 from rightsizer.edge.yaml import Document, YamlError, load_yaml
-
-if TYPE_CHECKING:
-    from rightsizer.config.model import Fault
 
 __all__ = ["load", "load_file"]
 
@@ -37,8 +35,6 @@ def load(root: type[_Settings], text: str, name: str) -> _Settings:
     shape = shape_of(root)
     if document.data is None and isinstance(defaults := shape.default(), root):
         return defaults
-    from rightsizer.config.model import validate  # noqa: PLC0415 - defaults need no pydantic.
-
     answer = validate(shape, {} if document.data is None else document.data)
     if isinstance(answer, list):
         raise ConfigurationError("\n".join(_lines(answer, document, shape)))
@@ -77,7 +73,7 @@ def load_file(root: type[_Settings], path: Path) -> _Settings:
     return load(root, text, str(path))
 
 
-def _lines(faults: "Iterable[Fault]", document: Document, shape: Group) -> Iterable[str]:
+def _lines(faults: Iterable[Fault], document: Document, shape: Group) -> Iterable[str]:
     for fault in sorted(faults, key=lambda fault: (document.place(fault.path), str(fault.path))):
         key = spell_path(fault.path)
         parts = (document.where(fault.path), key, explain(fault, shape))

@@ -25,7 +25,7 @@ class Bounds:
 def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must tell.
     default: Any,
     *,
-    help: str,  # noqa: A002 - argparse and pydantic use the same word.
+    help: str,  # noqa: A002 - argparse uses the same word.
     unit: str = "",
     minimum: float | None = None,
     maximum: float | None = None,
