@@ -26,22 +26,17 @@ _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 FINE_SPAN: Final = 5 * _MINUTE
 """The span of the smallest window that is kept; it divides the hour."""
+_CELLS: Final = 2 * _DAY // FINE_SPAN
+"""Cells of the strip; a restart divides a window, so there may be more than a day's."""
 _DECODED: Final = 32
 """Windows of a ring that stay decoded; rules ask for the last two hours again and again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Closed:
-    cell: StripCell
+    start: Nanoseconds
+    end: Nanoseconds
     data: bytes
-
-    @property
-    def start(self) -> Nanoseconds:
-        return self.cell.start
-
-    @property
-    def end(self) -> Nanoseconds:
-        return self.cell.end
 
 
 class _Ring:
@@ -55,17 +50,13 @@ class _Ring:
         self._left = 0  # How many of the oldest windows have already left the sum.
 
     def append(self, window: Window) -> None:
-        self._closed.append(_Closed(_cell(window), encode(window)))
+        self._closed.append(_Closed(window.start, window.end, encode(window)))
         self._sum.merge(window)
         self.expire(window.end)
 
     def since(self, start: Nanoseconds) -> Iterable[Window]:
         """The closed windows that begin at a time or later."""
         return (self._decode(closed.data) for closed in self._closed if closed.start >= start)
-
-    def cells(self, start: Nanoseconds) -> tuple[StripCell, ...]:
-        """The states of the closed windows that begin at a time or later."""
-        return tuple(closed.cell for closed in self._closed if closed.start >= start)
 
     def total(self) -> Window:
         """The sum of the windows within the summed span."""
@@ -99,6 +90,7 @@ class DeviceWindows:
         self.uuid = uuid
         self._fine = _Ring(uuid, kept=_DAY, summed=_DAY)
         self._coarse = _Ring(uuid, kept=30 * _DAY, summed=7 * _DAY)
+        self._cells: deque[StripCell] = deque(maxlen=_CELLS)
         self._open = WindowBuilder(uuid)
         self._open_hour = WindowBuilder(uuid)
         self._open_start: Nanoseconds | None = None
@@ -162,7 +154,7 @@ class DeviceWindows:
 
     def strip(self, now: Nanoseconds) -> tuple[StripCell, ...]:
         """The states of the last day in five-minute cells, the running one included."""
-        cells = self._fine.cells(now - _DAY)
+        cells = tuple(cell for cell in self._cells if now - _DAY <= cell.start <= now)
         return cells if self._open.is_empty else (*cells, _cell(self._open.window()))
 
     def _with_open(self, window: Window) -> Window:
@@ -196,6 +188,7 @@ class DeviceWindows:
 
     def _remember(self, window: Window) -> None:
         self._fine.append(window)
+        self._cells.append(_cell(window))
         self._open_hour.merge(window)
         self.demands.add(window)
 
