@@ -1,0 +1,14 @@
+"""A program that loads what an agent has loaded without a simulator, and says what that takes."""
+
+import json
+
+import pynvml
+from process import memory_mebibytes
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.telemetry.nvml.library import use_library
+
+if __name__ == "__main__":
+    use_library(None)
+    loaded = (built_in(), pynvml.__name__)
+    print(json.dumps({"mebibytes": memory_mebibytes()}))

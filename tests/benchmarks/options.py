@@ -1,0 +1,15 @@
+"""What a run of the benchmarks may be told."""
+
+from dataclasses import dataclass
+
+__all__ = ["Options"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much is measured."""
+
+    seconds: float
+    """How long the agent is watched, after as much as a quarter of it to warm up."""
+    replay_megabytes: float
+    """Size of the log that is replayed."""

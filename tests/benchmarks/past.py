@@ -1,0 +1,61 @@
+"""A history of thirty days of the eight-GPU node, made from one simulated day."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rightsizer.accounting.accounts import Accounts
+from rightsizer.accounting.history import History
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.domain.window import Window
+from rightsizer.runtime.storage import Storage
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import SimulatedSource
+
+__all__ = ["SCENARIO", "fill", "one_day"]
+
+SCENARIO: Final = "eight-gpu-node"
+_DAY: Final = 86400 * NANOSECONDS_PER_SECOND
+_FINE: Final = 2 * _DAY
+_TICK: Final = 10 * NANOSECONDS_PER_SECOND
+
+
+def one_day(end: Nanoseconds) -> Iterator[Snapshot]:
+    """The day before a time, a reading every ten seconds."""
+    catalogue = built_in()
+    source = SimulatedSource(
+        load_scenario(SCENARIO, catalogue),
+        catalogue,
+        start=end - _DAY,
+        interval=_TICK,
+        duration=_DAY,
+    )
+    return iter(source.read, None)
+
+
+def fill(path: Path, days: int) -> None:
+    """Write the same day over and over, rolled up as an agent would have it."""
+    end = time.time_ns()
+    end -= end % (3600 * NANOSECONDS_PER_SECOND)
+    accounts, windows = Accounts(), list[Window]()
+    for snapshot in one_day(end):
+        accounts.post(snapshot)
+        windows += accounts.take_closed()
+    storage = Storage(str(path))
+    for day in reversed(range(days)):
+        shifted = [
+            replace(window, start=window.start - day * _DAY, end=window.end - day * _DAY)
+            for window in windows
+        ]
+        storage.save_windows(shifted, (), accounts.known_devices())
+        _history(storage).roll_up(end - _FINE)
+    storage.close()
+
+
+def _history(storage: Storage) -> History:
+    assert storage.history is not None
+    return storage.history

@@ -1,0 +1,65 @@
+"""Measures what Rightsizer costs, prints a table, and writes it into docs/benchmarks.md.
+
+`make bench` runs all of it, which takes about four minutes; the exit status is 1 if a figure is
+above what was promised.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks import accounting_cost, agent_cost, import_time, peers, replay_speed, scrape_cost
+from benchmarks.options import Options
+from measured import DOCUMENT, Figure, machine, rewrite, table
+
+BENCHMARKS: Final[Sequence[tuple[str, Callable[[Options], Iterable[Figure]]]]] = (
+    ("The agent at 1 Hz on eight simulated H100", agent_cost.measure),
+    ("A scrape", scrape_cost.measure),
+    ("Accounting and history", accounting_cost.measure),
+    ("Replay", replay_speed.measure),
+    ("Start of the command", import_time.measure),
+    ("Beside others, on the same simulated driver", peers.measure),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure; 1 if a promise was not kept."""
+    asked = _parse(arguments)
+    options = Options(seconds=asked.seconds, replay_megabytes=asked.replay_megabytes)
+    place = f"Measured on: {machine()}.\n"
+    print(place, flush=True)
+    parts, broken = [place], []
+    for title, measure in BENCHMARKS:
+        if asked.only.lower() not in title.lower():
+            continue
+        figures = list(measure(options))
+        part = f"### {title}\n\n{table(figure.cells for figure in figures)}\n"
+        print(part, flush=True)
+        parts.append(part)
+        broken += [figure for figure in figures if not figure.is_kept]
+    if asked.only or asked.dry:
+        print(f"{DOCUMENT.name} stays as it is.")
+    else:
+        rewrite("make bench", "\n".join(parts))
+    for figure in broken:
+        print(f"not kept: {figure.what}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long the agent is watched")
+    parser.add_argument(
+        "--replay-megabytes", type=float, default=100.0, help="size of the log that is replayed"
+    )
+    parser.add_argument("--only", default="", help="only titles with this in them; writes nothing")
+    parser.add_argument("--dry", action="store_true", help="write nothing")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

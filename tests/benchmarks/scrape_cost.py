@@ -1,0 +1,145 @@
+"""A scrape over loopback: of a new report each time, and of one that is rendered already."""
+
+import gc
+import http.client
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from benchmarks.options import Options
+from measured import Figure, quantile
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.report import AgentReport
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web.server import WebServer
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+
+__all__ = ["measure"]
+
+_MOST_MILLISECONDS: Final = 10.0
+_SCRAPES: Final = 200
+_FORMATS: Final[Mapping[str, Mapping[str, str]]] = {
+    "text": {},
+    "OpenMetrics": {"Accept": "application/openmetrics-text; version=1.0.0"},
+    "text, gzip": {"Accept-Encoding": "gzip"},
+}
+_DAY: Final = 86400 * NANOSECONDS_PER_SECOND
+
+
+@dataclass
+class _Node:
+    """Eight GPUs with a day behind them, one tick further at each scrape."""
+
+    accountant: Accountant
+    source: SimulatedSource
+    now: Nanoseconds = DEFAULT_START
+
+    def tick(self) -> None:
+        snapshot = self.source.read()
+        assert snapshot is not None
+        self.now = snapshot.wall_time
+        self.accountant.post(snapshot, (), lambda: AgentReport("0", "bench", DEFAULT_START, 1.0))
+
+
+def measure(_: Options) -> Iterator[Figure]:
+    """Time and size by format; the first is promised."""
+    node = _node()
+    exposition = Exposition(node.accountant.latest, wall_time=lambda: node.now)
+    server = WebServer(
+        ["127.0.0.1:0"],
+        latest=node.accountant.latest,
+        exposition=exposition,
+        wall_time=lambda: node.now,
+    )
+    node.tick()
+    server.start()
+    # As the agent does once it has started.
+    gc.collect()
+    gc.freeze()
+    try:
+        connection = http.client.HTTPConnection(server.addresses[0])
+        for name, headers in _FORMATS.items():
+            yield from _of_format(name, headers, node, connection)
+        text = _scrape(connection, {})[1]
+    finally:
+        connection.close()
+        server.stop()
+    series = [line for line in text.decode().splitlines() if not line.startswith("#")]
+    plain = _plain_seconds(len(series))
+    rendered = _render_seconds(node, exposition)
+    yield Figure("series of that page", len(series))
+    yield Figure("rendering it, p50", 1e3 * rendered, "ms")
+    yield Figure("the same number of plain gauges by prometheus_client, p50", 1e3 * plain, "ms")
+    yield Figure("ratio of the two", rendered / plain, note="above 1: ours is slower")
+
+
+def _node() -> _Node:
+    catalogue = built_in()
+    scenario = load_scenario("eight-gpu-node", catalogue)
+    accountant = Accountant(AccountingSettings(), ())
+    past = SimulatedSource(
+        scenario,
+        catalogue,
+        start=DEFAULT_START - _DAY,
+        interval=300 * NANOSECONDS_PER_SECOND,
+        duration=_DAY,
+    )
+    accountant.remember(iter(past.read, None))
+    source = SimulatedSource(scenario, catalogue, interval=NANOSECONDS_PER_SECOND, duration=None)
+    return _Node(accountant, source)
+
+
+def _of_format(
+    name: str, headers: Mapping[str, str], node: _Node, connection: http.client.HTTPConnection
+) -> Iterator[Figure]:
+    fresh, again = [], []
+    for _ in range(_SCRAPES):
+        node.tick()
+        fresh.append(1e3 * _scrape(connection, headers)[0])
+        again.append(1e3 * _scrape(connection, headers)[0])
+    size = len(_scrape(connection, headers)[1])
+    yield Figure(f"scrape as {name}, p50", quantile(fresh, 0.5), "ms", _MOST_MILLISECONDS)
+    yield Figure(f"scrape as {name}, p99", quantile(fresh, 0.99), "ms")
+    yield Figure(f"second scrape of the same tick as {name}, p50", quantile(again, 0.5), "ms")
+    yield Figure(f"size as {name}", size / 1024, "KiB")
+
+
+def _scrape(
+    connection: http.client.HTTPConnection, headers: Mapping[str, str]
+) -> tuple[float, bytes]:
+    started = time.perf_counter()
+    connection.request("GET", "/metrics", headers=dict(headers))
+    body = connection.getresponse().read()
+    return time.perf_counter() - started, body
+
+
+def _render_seconds(node: _Node, exposition: Exposition) -> float:
+    times = []
+    for _ in range(_SCRAPES):
+        node.tick()
+        started = time.perf_counter()
+        exposition.render()
+        times.append(time.perf_counter() - started)
+    return quantile(times, 0.5)
+
+
+def _plain_seconds(series: int) -> float:
+    registry = CollectorRegistry()
+    gauge = Gauge(
+        "plain_ratio", "As many series, without any work behind them.", ["uuid"], registry=registry
+    )
+    for number in range(series):
+        gauge.labels(f"GPU-{number:08d}-0000-0000-0000-000000000000").set(number / series)
+    times = []
+    for _ in range(_SCRAPES):
+        started = time.perf_counter()
+        generate_latest(registry)
+        times.append(time.perf_counter() - started)
+    return quantile(times, 0.5)

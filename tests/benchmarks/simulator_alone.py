@@ -1,0 +1,38 @@
+"""A program that runs the simulator and nothing else, and says what memory that takes in all."""
+
+import json
+import sys
+from typing import Final
+
+import pynvml
+from process import memory_mebibytes
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.simulated.library import SimulatedLibrary
+from rightsizer.telemetry.simulated.node import Node
+from rightsizer.telemetry.simulated.scenario import load_scenario
+
+_START: Final[Nanoseconds] = 1_767_571_200 * NANOSECONDS_PER_SECOND
+_TICKS: Final = 60
+
+
+def main() -> None:
+    """Ask eight simulated H100 for a minute."""
+    catalogue, now = built_in(), _START
+    node = Node(load_scenario("eight-gpu-node", catalogue), catalogue, _START)
+    use_library(SimulatedLibrary(node, lambda: now))
+    pynvml.nvmlInit()
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(8)]
+    for _ in range(_TICKS):
+        now += NANOSECONDS_PER_SECOND
+        for handle in handles:
+            pynvml.nvmlDeviceGetUtilizationRates(handle)
+            pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+            pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    json.dump({"mebibytes": memory_mebibytes()}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The benchmarks as a program: tables, promises, and the section that they write."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from measured import DOCUMENT, Figure, quantile, rewrite, table
+
+RUN: Final = Path(__file__).parent / "run.py"
+
+
+@pytest.mark.parametrize(
+    ("value", "ceiling", "is_kept", "verdict"),
+    [
+        (9.0, 10.0, True, "pass"),
+        (10.0, 10.0, True, "pass"),
+        (10.1, 10.0, False, "FAIL"),
+        (None, 10.0, False, "FAIL"),
+        (99.0, None, True, ""),
+    ],
+)
+def test_a_promise_is_kept_or_said_not_to_be(
+    value: float | None,
+    ceiling: float | None,
+    is_kept: bool,  # noqa: FBT001
+    verdict: str,
+) -> None:
+    """What could not be measured does not count as kept."""
+    figure = Figure("scrape", value, "ms", ceiling)
+
+    assert (figure.is_kept, figure.cells[3]) == (is_kept, verdict)
+
+
+@pytest.mark.parametrize(
+    ("value", "spelled"),
+    [(1385.0, "1,385 x"), (0.583, "0.583 x"), (42.0, "42 x"), (3.666, "3.67 x")],
+)
+def test_figures_have_three_digits(value: float, spelled: str) -> None:
+    """More would claim what a run cannot know."""
+    assert Figure("what", value, "x").cells[1] == spelled
+
+
+def test_a_table_lines_up() -> None:
+    """In a terminal and in Markdown."""
+    assert table([("a", "1"), ("bcd", "")], ("x", "value")) == (
+        "| x   | value |\n|-----|-------|\n| a   | 1     |\n| bcd |       |"
+    )
+
+
+def test_quantiles_are_of_the_values_themselves() -> None:
+    """The largest is the highest there is."""
+    assert [quantile([3.0, 1.0, 2.0], share) for share in (0.0, 0.5, 1.0)] == [1.0, 2.0, 3.0]
+
+
+def test_a_section_is_written_between_its_marks(tmp_path: Path) -> None:
+    """Again and again, with everything else as it was."""
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- a: begin -->\nold\n<!-- a: end -->\nafter\n")
+    rewrite("a", "new\n", page)
+    rewrite("a", "newer", page)
+
+    assert page.read_text() == "before\n<!-- a: begin -->\nnewer\n<!-- a: end -->\nafter\n"
+    with pytest.raises(ValueError, match="no section 'b'"):
+        rewrite("b", "new", page)
+    assert list(tmp_path.iterdir()) == [page]
+
+
+@pytest.mark.parametrize("section", ["make bench", "make eval"])
+def test_the_document_has_a_section_for_each_command(section: str) -> None:
+    """Or an hour of measuring would end in an error."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+
+    assert text.count(f"<!-- {section}: begin -->") == text.count(f"<!-- {section}: end -->") == 1
+
+
+def test_the_program_runs_a_part_and_leaves_the_document_alone() -> None:
+    """The part that is quickest, and its exit status."""
+    before = DOCUMENT.read_bytes()
+    done = subprocess.run(
+        [sys.executable, RUN, "--only", "beside", "--seconds", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "### Beside others" in done.stdout
+    assert DOCUMENT.read_bytes() == before

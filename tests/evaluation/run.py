@@ -1,0 +1,79 @@
+"""Measures how often Rightsizer is right, prints the scores, writes them into docs/benchmarks.md.
+
+`make eval` runs all of it, which takes a few minutes. With RIGHTSIZER_TRUTH=DIR recordings of
+production are replayed too.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from evaluation import alibaba, dcgm, findings, states
+from evaluation.options import Options
+from measured import DOCUMENT, machine, rewrite
+
+Evaluation = Callable[[Options], Iterable[str]]
+
+
+def _recorded(folder: str, evaluate: Callable[[Path], Iterable[str]]) -> Evaluation:
+    """An evaluation of a recording that is not part of the repository."""
+
+    def evaluate_or_say(options: Options) -> Iterable[str]:
+        if options.truth is None:
+            return [f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{folder}`.\n"]
+        if not (options.truth / folder).is_dir():
+            return [f"Skipped: RIGHTSIZER_TRUTH has no folder `{folder}`.\n"]
+        return evaluate(options.truth / folder)
+
+    return evaluate_or_say
+
+
+EVALUATIONS: Final[Sequence[tuple[str, Evaluation]]] = (
+    ("States of simulated nodes", states.evaluate),
+    ("Advice on simulated nodes", findings.evaluate),
+    ("A production trace, per pod", _recorded("alibaba_genai_2026", alibaba.evaluate)),
+    ("Pages of dcgm-exporter", _recorded("dcgm_samples", dcgm.evaluate)),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Evaluate; scores are reported, not judged."""
+    asked = _parse(arguments)
+    options = Options(seeds=asked.seeds, tick_seconds=asked.tick_seconds)
+    place = f"Measured on: {machine()}.\n"
+    print(place, flush=True)
+    parts = [place]
+    for title, evaluate in EVALUATIONS:
+        if asked.only.lower() not in title.lower():
+            continue
+        part = "\n".join([f"### {title}\n", *evaluate(options)])
+        print(part, flush=True)
+        parts.append(part)
+    if asked.only or asked.dry:
+        print(f"{DOCUMENT.name} stays as it is.")
+    else:
+        rewrite("make eval", "\n".join(parts))
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    default = Options()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=default.seeds, help="of each scenario")
+    parser.add_argument(
+        "--tick-seconds",
+        type=int,
+        default=default.tick_seconds,
+        help="simulated time between two readings",
+    )
+    parser.add_argument("--only", default="", help="only titles with this in them; writes nothing")
+    parser.add_argument("--dry", action="store_true", help="write nothing")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""Figures that commands measure, as a table for people and as a section of docs/benchmarks.md."""
+
+import os
+import platform
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["DOCUMENT", "Figure", "machine", "quantile", "rewrite", "table"]
+
+DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+_HEADINGS: Final = ("what", "measured", "at most", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One thing that was measured, or why it was not."""
+
+    what: str
+    value: float | None
+    """`None` where it could not be measured; the note says why."""
+    unit: str = ""
+    ceiling: float | None = None
+    """What it may be at most; `None` where nothing was promised."""
+    note: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is below what was promised, if anything was."""
+        return self.ceiling is None or (self.value is not None and self.value <= self.ceiling)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The line of a table."""
+        verdict = "" if self.ceiling is None else ("pass" if self.is_kept else "FAIL")
+        note = "; ".join(filter(None, (verdict, self.note)))
+        return self.what, _spell(self.value, self.unit), _spell(self.ceiling, self.unit), note
+
+
+def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = _HEADINGS) -> str:
+    """A Markdown table whose columns line up in a terminal too."""
+    lines = [tuple(headings), *(tuple(row) for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(headings))]
+    texts = [
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
+    ]
+    return "\n".join(
+        [texts[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *texts[1:]]
+    )
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """The smallest value that a share of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def machine() -> str:
+    """What the figures were measured on, and when."""
+    model = platform.processor() or platform.machine()
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    cores = len(os.sched_getaffinity(0))
+    load = os.getloadavg()[0]
+    return (
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}, {model}, {cores} cores, "
+        f"Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}, "
+        f"load average {load:.1f} at the start"
+    )
+
+
+def rewrite(section: str, text: str, path: Path = DOCUMENT) -> None:
+    """Put a text between a section's marks in a document, and touch nothing else.
+
+    Raises:
+        ValueError: the document has no such section.
+    """
+    begin, end = f"<!-- {section}: begin -->\n", f"<!-- {section}: end -->"
+    document = path.read_text(encoding="utf-8")
+    head, has_begin, rest = document.partition(begin)
+    _, has_end, tail = rest.partition(end)
+    if not has_begin or not has_end:
+        raise ValueError(f"{path}: there is no section '{section}'")
+    partial = path.with_suffix(".partial")
+    partial.write_text(f"{head}{begin}{text.strip()}\n{end}{tail}", encoding="utf-8")
+    partial.replace(path)
+
+
+def _spell(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    digits = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+    return f"{digits} {unit}".rstrip()
