@@ -110,6 +110,21 @@ def test_every_rule_judges_every_workload_once() -> None:
     assert len(asked) == len(set(asked))
 
 
+@pytest.mark.parametrize("missing", [HOUR_LONG, TEN_MINUTES])
+def test_workload_may_leave_between_two_looks(missing: int) -> None:
+    """Sampling goes on while the rules judge; who has just left ends no run, and opens nothing."""
+    other = workload("other")
+
+    def cases(span: int | None) -> Sequence[Case]:
+        stays = [case([STALLED], other)]
+        return stays if span == missing else [*stays, case([STALLED], JOB)]
+
+    judged = {each.key: each for each in judge_all(cases, (hidden_stall.RULE,))}
+    assert judged[other.key].may_open
+    assert JOB.key not in judged or not judged[JOB.key].may_open
+    assert (JOB.key in judged) == (missing == TEN_MINUTES)
+
+
 def test_findings_have_no_grace() -> None:
     """A minute is enough for a verdict, and every rule gives one, abstentions included."""
     short = window({STALL: 1 / 60})

@@ -67,10 +67,10 @@ def test_naive_unit_would_fail(tmp_path: Path) -> None:
     assert analyze("security", *options, naive).returncode != 0
 
 
-def test_starts_the_documented_commands() -> None:
-    """The configuration is checked before the agent starts, with the documented file."""
+def test_starts_the_documented_command() -> None:
+    """The agent checks its file itself: a check before it would be restarted in spite of its 78."""
     file = "/etc/rightsizer/rightsizer.yaml"
-    assert SERVICE["ExecStartPre"] == [f"/usr/bin/rightsizer check-config {file}"]
+    assert "ExecStartPre" not in SERVICE
     assert SERVICE["ExecStart"] == [f"/usr/bin/rightsizer agent --config.file={file}"]
 
 

@@ -143,6 +143,17 @@ def test_retry_after_may_be_a_date() -> None:
     assert slept == [5.0]
 
 
+def test_an_interrupted_wait_ends_the_tries() -> None:
+    """Whoever is about to stop gets the last failure at once, not one more try."""
+    with grafana_server() as grafana:
+        grafana.faults = ["GET 503", "GET 503"]
+        hasty = HttpClient(grafana.url, PATIENCE, token=lambda: TOKEN, sleep=lambda _: True)
+        result = hasty.request("GET", "/api/annotations", query=SEARCH)
+        assert grafana.faults == ["GET 503"]
+    assert isinstance(result, Failure)
+    assert result.status == 503
+
+
 @given(st.text(alphabet=st.characters(codec="latin-1", exclude_categories=["Cc"])))
 def test_strange_retry_after_does_no_harm(header: str) -> None:
     """Whatever a peer writes into Retry-After, the request ends in a typed failure."""

@@ -72,6 +72,17 @@ def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
         assert again.annotation_id("a") == 7
 
 
+@pytest.mark.parametrize("text", ["", "{}", '{"tags": 1}', '{"tags": [], "unheard_of": 1}'])
+def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: str) -> None:
+    """What another version wrote stops neither the agent nor the rest."""
+    with Database(tmp_path / "history.db", [OUTBOX_SCHEMA]) as database:
+        with database.transaction() as connection:
+            connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (text,))
+        outbox = SqliteOutbox(database)
+        outbox.put([note("a")])
+        assert [letter.note for letter in outbox.pending()] == [note("a")]
+
+
 def test_threads_share_an_outbox(outbox: Outbox) -> None:
     """Several writers lose nothing."""
 

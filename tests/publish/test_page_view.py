@@ -9,15 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from publish_advice import node_advice
 from publish_reports import device_report, node_report
 from publish_stories import HOUR, INSTANCE, NOW, PARENT, STORIES
 from rightsizer.domain.finding import FindingKind
 from rightsizer.domain.report import Report, StripCell
-from rightsizer.domain.state import Cause, State
+from rightsizer.domain.state import Cause, Resource, State
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.domain.window import ResourceProvisioning
 from rightsizer.publish.freshness import FreshnessSettings
 from rightsizer.publish.web.page import Page
 from rightsizer.publish.web.view import NodeView, node_view
+from rightsizer.publish.web.view.advice import advice_view
 from rightsizer.publish.web.view.fit import FitSettings, fit_view
 from rightsizer.publish.web.view.gauge import gauges
 from rightsizer.publish.web.view.strip import STRIP_WIDTH, shares_of, strip_view
@@ -105,6 +108,15 @@ def test_advice_speaks_to_people() -> None:
     assert evidence["Hours"] == "18"
 
 
+def test_culprits_are_named_only_where_they_are_some_of_the_devices() -> None:
+    """Trouble that comes from everybody needs no second list of the same names."""
+    stall = next(each for each in node_advice() if each.finding.rule == "hidden_stall")
+    names = {uuid: uuid for uuid in stall.finding.devices}
+    assert advice_view(stall, names, NOW).culprits == ", ".join(stall.finding.culprits) != ""
+    everybody = replace(stall, finding=replace(stall.finding, culprits=stall.finding.devices))
+    assert not advice_view(everybody, names, NOW).culprits
+
+
 def test_a_device_that_is_down_shows_no_present() -> None:
     """Its reason is told, its last state and readings are not passed off as current."""
     device = view_of(node_report()).devices[DOWN]
@@ -152,6 +164,20 @@ def test_a_moment_of_pressure_is_no_verdict() -> None:
     brief = replace(current, underprovisioned=0.01, overprovisioned=0.2)
     assert fit_view({"current": brief}, FitSettings()).key == "fits"
     assert fit_view({"current": brief}, FitSettings(short_ratio=0.01)).key == "act"
+
+
+@pytest.mark.parametrize(("under", "key"), [(None, "tight"), (0.04, "tight"), (0.05, "act")])
+def test_a_load_at_its_limit_is_tight_and_only_pressure_is_red(
+    under: float | None, key: str
+) -> None:
+    """A need above 1 only lacks its margin: a saturated batch job is well used."""
+    fit = ResourceProvisioning(
+        demand=0.95, need=1.09, overprovisioned=0.0, saturated=0.9, underprovisioned=under
+    )
+    current = node_report().devices[0].provisioning["current"]
+    only = replace(current, resources={Resource.COMPUTE: fit})
+    (row,) = fit_view({"current": only}, FitSettings()).rows
+    assert row.bullets[0].key == key
 
 
 def test_memory_held_in_advance_is_said_to_be() -> None:

@@ -156,7 +156,7 @@ class Verdict:
 
 
 def classify(observation: Observation, settings: ClassifySettings) -> Verdict:
-    """The state of one stretch by the table of the design, first match."""
+    """The state of one stretch by the table of `docs/definitions.md`, first match."""
     if observation.tier is Tier.NONE:
         return Verdict(State.UNKNOWN, None, 1.0)
     activity = _activity(observation.signals, settings)

@@ -11,7 +11,7 @@ from rightsizer.domain.state import Tier
 __all__ = ["confidence_of", "direct_factors", "opposite", "sizing_factors"]
 
 _TIER_FACTORS: Final = {Tier.PROFILING: 1.0, Tier.POWER: 0.85, Tier.BASIC: 0.5, Tier.NONE: 0.0}
-"""Recommending 6.5."""
+"""docs/definitions.md, conduct."""
 
 _BLOCK_SECONDS: Final = 300.0
 _HISTORY_DAYS: Final = 3.0

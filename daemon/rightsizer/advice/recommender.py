@@ -48,7 +48,8 @@ def judge_all(
     """Every rule's verdict on every workload over the rule's own spans.
 
     Args:
-        cases: Gives the cases of a span.
+        cases: Gives the cases of a span. A workload that leaves between two looks is judged by
+            those that it was there for.
         rules: Who judges.
         open_now: Workload key and rule of the advice that is open. Recent time is looked at
             only where it matters: for a complaint, and for advice that may close.
@@ -58,15 +59,17 @@ def judge_all(
     for rule in rules:
         for key, workload in _subjects(by_key(0)):
             conduct = rule.conduct(workload)
-            long_case = by_key(nanoseconds(conduct.long_seconds))[key]
+            long_case = by_key(nanoseconds(conduct.long_seconds)).get(key)
+            if long_case is None:  # The accounts move on between two looks; it has just left.
+                continue
             finding = rule.judge(long_case)
-            if finding.is_complaint or (key, rule.name) in open_now:
-                short_case = by_key(nanoseconds(conduct.short_seconds))[key]
-                judgements.append(_judge(rule, finding, long_case, short_case))
-            else:
-                judgements.append(
-                    Judgement(finding, key, conduct, may_open=False, still_holds=None)
-                )
+            matters = finding.is_complaint or (key, rule.name) in open_now
+            short_case = by_key(nanoseconds(conduct.short_seconds)).get(key) if matters else None
+            judgements.append(
+                Judgement(finding, key, conduct, may_open=False, still_holds=None)
+                if short_case is None
+                else _judge(rule, finding, long_case, short_case)
+            )
     return tuple(judgements)
 
 

@@ -12,7 +12,7 @@ _BLOCK_SECONDS: Final = 300.0
 _LEVEL: Final = 0.9
 _MINIMUM_BLOCKS: Final = 20
 _LIMITS: Final = ((0.01, Risk.VERY_LOW), (0.05, Risk.LOW), (0.15, Risk.MEDIUM))
-"""Design 5.5."""
+"""docs/definitions.md, conduct."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import replace
 
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command, add_config_flag, checked_address, settings_of
 from rightsizer.runtime.service import serve
 from rightsizer.runtime.settings import PathSettings, Settings, SimulatedSettings
 from rightsizer.telemetry.simulated.scenario import packaged_scenarios
@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _settings(arguments: argparse.Namespace) -> Settings:
     settings = settings_of(arguments)
     if arguments.listen_addresses:
-        web = replace(settings.web, listen_addresses=tuple(arguments.listen_addresses))
+        addresses = tuple(map(checked_address, arguments.listen_addresses))
+        web = replace(settings.web, listen_addresses=addresses)
         settings = replace(settings, web=web)
     if arguments.history_path is not None:
         history = replace(settings.history, path=arguments.history_path)

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rightsizer.config.loader import load_file
+from rightsizer.domain.errors import UsageError
 from rightsizer.domain.units import parse_duration
+from rightsizer.publish.web.address import parse_address
 from rightsizer.runtime.settings import Settings
 
-__all__ = ["Command", "add_config_flag", "duration", "settings_of"]
+__all__ = ["Command", "add_config_flag", "checked_address", "duration", "settings_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,19 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     """
     file = arguments.config_file
     return Settings() if file is None else load_file(Settings, file)
+
+
+def checked_address(text: str) -> str:
+    """An address of the command line, as it was written.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        parse_address(text)
+    except UsageError as error:
+        raise UsageError(f"--web.listen-address: {error}") from None
+    return text
 
 
 def duration(text: str) -> float:

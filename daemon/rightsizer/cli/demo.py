@@ -2,7 +2,7 @@
 
 import argparse
 
-from rightsizer.cli.command import Command
+from rightsizer.cli.command import Command, checked_address
 from rightsizer.runtime.demo import DemoSettings, run_demo
 
 __all__ = ["COMMAND"]
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     run_demo(
         DemoSettings(
             scenario=arguments.scenario,
-            listen_address=arguments.listen_address,
+            listen_address=checked_address(arguments.listen_address),
             speed=arguments.speed,
             days_before=arguments.days_before,
         ),

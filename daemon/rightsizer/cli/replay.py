@@ -25,7 +25,7 @@ device and time; each may be gzipped.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The flags of the design."""
+    """What to read, by which map, and where to leave what comes of it."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of a recording")
     parser.add_argument(
         "--board",

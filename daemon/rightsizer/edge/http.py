@@ -93,7 +93,8 @@ class HttpClient:
         settings: How patient the client is.
         token: Gives the bearer token at each request, so that it may rotate; an `OSError` or
             `ValueError` from it becomes a failure.
-        sleep: Waits between tries; an event's `wait` makes the wait interruptible.
+        sleep: Waits between tries; where it returns true, as an event's `wait` does when the
+            event is set, there are no more tries.
         jitter: A random number from 0 to 1.
         wall_seconds: The time since the epoch, for a `Retry-After` that is a date.
 
@@ -152,7 +153,8 @@ class HttpClient:
             asked = result.retry_after_seconds
             if asked is not None and asked > self._settings.retry_after_maximum_seconds:
                 break
-            self._sleep(self._backoff_seconds(attempt) if asked is None else asked)
+            if self._sleep(self._backoff_seconds(attempt) if asked is None else asked):
+                break
             result = self._try(method, url, headers, payload)
         return result
 

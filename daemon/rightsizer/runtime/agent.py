@@ -57,6 +57,7 @@ class Agent:
         self._interval = nanoseconds(settings.sampling.interval)
         self._started = clock.wall_time()
         self.accountant = Accountant(settings.accounting, settings.policies)
+        self._stopping = threading.Event()
         self._sink = self._grafana()
         self.chores = Chores(
             accountant=self.accountant,
@@ -109,6 +110,7 @@ class Agent:
     def stop(self) -> None:
         """Write the history first, then stop everything; no job is waited for."""
         self._notifier.stopping()
+        self._stopping.set()
         self.jobs.stop()
         self.jobs.run("flush")
         self.server.stop()
@@ -139,6 +141,7 @@ class Agent:
             self._storage.outbox,
             self._clock,
             lambda message: self._log.warning("grafana_trouble", message=message),
+            self._stopping.wait,
         )
 
     def _schedule(self) -> Sequence[Job]:
@@ -201,6 +204,9 @@ class Agent:
         }
         counters["rightsizer_samples_total"] = self.coordinator.samples
         counters["rightsizer_samples_late_total"] = self.coordinator.late_samples
+        for (reason, outcome), count in self.chores.outcomes.items():
+            key = series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome)
+            counters[key] = count
         for level, count in self._log_counter.by_level().items():
             counters[series_key("rightsizer_log_messages_total", level=level)] = count
         if self._sink is not None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -25,7 +25,7 @@ _FINE_SECONDS = 48 * 3600.0
 
 
 class Chores:
-    """What the scheduler runs, and the ledger that two of them share."""
+    """What the scheduler runs, and what the last run of the rules said."""
 
     def __init__(  # noqa: PLR0913 - the parts that the jobs bring together.
         self,
@@ -47,6 +47,7 @@ class Chores:
         self.counts: Counter[str] = Counter({"history_writes": 0, "history_write_failures": 0})
         self._advice: tuple[Advice, ...] = ledger.advice()
         self._untold: list[AdviceEvent] = []
+        self._outcomes: Mapping[tuple[str, str], int] = {}
 
     @property
     def advice(self) -> tuple[Advice, ...]:
@@ -57,6 +58,11 @@ class Chores:
     def judgements(self) -> tuple[Judgement, ...]:
         """What the rules said in the last run."""
         return self._judgements
+
+    @property
+    def outcomes(self) -> Mapping[tuple[str, str], int]:
+        """How much advice was closed, by its reason and by how it ended."""
+        return self._outcomes
 
     def recommend(self) -> None:
         """Let every rule judge every workload, and enter what follows into the ledger.
@@ -76,6 +82,7 @@ class Chores:
             self._judgements = judgements
             self._untold.extend(events)
         for event in events:
+            self._count_outcome(event)
             self._log_event(event)
         self._log.info(
             "recommender_ran",
@@ -115,6 +122,13 @@ class Chores:
         if self._sink is not None:
             self._sink.offer(self._untold)
         self._untold = []
+
+    def _count_outcome(self, event: AdviceEvent) -> None:
+        if event.kind is AdviceEventKind.CLOSED:
+            reasons = event.advice.finding.reasons
+            ended = (reasons[0] if reasons else "", event.advice.state)
+            # A new mapping each time, for sampling reads it meanwhile.
+            self._outcomes = {**self._outcomes, ended: self._outcomes.get(ended, 0) + 1}
 
     def _log_event(self, event: AdviceEvent) -> None:
         finding = event.advice.finding

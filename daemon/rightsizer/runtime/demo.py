@@ -108,7 +108,7 @@ def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
         catalogue,
         start=until - span,
         interval=nanoseconds(demo.memory_tick_seconds),
-        duration=span,
+        duration=span + 1,  # With the reading at the end: what comes next goes on from there.
     )
     agent.accountant.remember(iter(source.read, None))
 

@@ -30,14 +30,15 @@ class Filling:
             HistoryError: it is something else, is held by an agent, or cannot be written.
         """
         self._path = path
-        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         self._target = Storage(str(path)) if _is_history(path) else None
+        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
             self._storage = Storage(str(self._partial))
-        except HistoryError:
+        except HistoryError as error:
             if self._target is not None:
                 self._target.close()
-            raise
+            self._clear()
+            raise HistoryError(str(error).replace(str(self._partial), str(path))) from None
 
     @property
     def history(self) -> History:
@@ -64,8 +65,11 @@ class Filling:
             self._storage.close()
             if self._target is not None:
                 self._target.close()
-            for companion in _COMPANIONS:
-                self._partial.with_name(f"{self._partial.name}{companion}").unlink(missing_ok=True)
+            self._clear()
+
+    def _clear(self) -> None:
+        for companion in _COMPANIONS:
+            self._partial.with_name(f"{self._partial.name}{companion}").unlink(missing_ok=True)
 
 
 def _is_history(path: Path) -> bool:

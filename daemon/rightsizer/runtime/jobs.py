@@ -17,6 +17,7 @@ from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from rightsizer.domain.errors import RightsizerError
 from rightsizer.domain.report import JobReport
 from rightsizer.edge.clock import Clock
 
@@ -93,7 +94,10 @@ class Jobs:
             job.run()
             report = replace(before, last_success=self._clock.wall_time(), last_error=None)
         except Exception as error:  # noqa: BLE001 - a job's fault is the job's alone.
-            self._log.exception("job_failed", job=name)
+            if isinstance(error, RightsizerError):  # Something to mend, not a fault of the program.
+                self._log.error("job_failed", job=name, error=str(error))
+            else:
+                self._log.exception("job_failed", job=name)
             report = replace(before, failures=before.failures + 1, last_error=str(error))
         with self._lock:
             self._reports[name] = replace(

@@ -131,7 +131,7 @@ class _Run:
 
 
 def replay_form(result: Replay) -> dict[str, Any]:
-    """The replay as the design's JSON."""
+    """The replay as JSON has it."""
     return {
         "devices": [_device_form(summary) for summary in result.devices],
         "findings": [finding_form(finding) for finding in result.findings],

@@ -1,5 +1,6 @@
 """Runs an agent in this process until a signal ends it."""
 
+import gc
 import os
 import signal
 import threading
@@ -57,6 +58,9 @@ def serve(
     except BaseException:
         storage.close()
         raise
+    # What stands by now stays: not walking it again keeps the slowest scrapes quick.
+    gc.collect()
+    gc.freeze()
     if announce is not None:
         announce(agent)
     agent.run(stop)

@@ -8,9 +8,11 @@ from rightsizer.advice.rules.hidden_stall import HiddenStallSettings
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.advice.rules.near_out_of_memory import NearOutOfMemorySettings
 from rightsizer.advice.rules.overprovisioned import OverprovisionedSettings
+from rightsizer.domain.errors import UsageError
 from rightsizer.domain.settings import setting
 from rightsizer.publish.grafana.settings import GrafanaSettings
 from rightsizer.publish.metrics.settings import MetricsSettings
+from rightsizer.publish.web.address import parse_address
 from rightsizer.publish.web.settings import WebSettings
 from rightsizer.runtime.log import LogSettings
 from rightsizer.runtime.policy import Policy
@@ -136,6 +138,14 @@ class WebTree:
     )
     server: WebSettings = field(default_factory=WebSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse an address that nobody can listen at."""
+        for address in self.listen_addresses:
+            try:
+                parse_address(address)
+            except UsageError as error:
+                raise ValueError(f"listen_addresses: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

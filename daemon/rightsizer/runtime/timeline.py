@@ -66,10 +66,10 @@ class Timeline:
             RightsizerError: the file cannot be written.
         """
         self._path = path
-        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         with self._explained():
-            if path.is_dir():
+            if path.is_dir():  # Perhaps the folder `.`, beside which no name can be made.
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
             self._file = self._partial.open("w", encoding="utf-8", newline="")
         self._writer = csv.writer(self._file, lineterminator="\n")
         self._writer.writerow(_HEADER)

@@ -169,11 +169,16 @@ def _samples(text: str) -> Iterator[tuple[Series, float]]:
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                series = _parse_series(sample.name, sample.labels)
+                series = _parse_series(_name_in_text(sample.name), sample.labels)
                 if series is not None:
                     yield series, sample.value
     except ValueError as error:
         raise DriverError(f"this is not the text of a dcgm-exporter: {error}") from None
+
+
+def _name_in_text(name: str) -> str:
+    """The name as it was written: the parser adds `_total` to counters that lack it."""
+    return name.removesuffix("_total") if name.startswith("DCGM_FI_") else name
 
 
 def _facts(labels: Mapping[str, str], whole: str) -> Facts:

@@ -117,7 +117,7 @@ def _too_large(case: Case, over: float, settings: OverprovisionedSettings) -> Fi
             factors=sizing_factors(case, over - settings.on_ratio),
             risk=options[0].risk if options else Risk.UNKNOWN,
             evidence=_evidence(case)
-            | {"overprovisioned_ratio": over, "options": _why_no_options(case, options)},
+            | {"overprovisioned_ratio": over, "options": _about_options(case, options)},
             options=options,
             target=options[0].target if options else "",
         ),
@@ -205,9 +205,11 @@ def _why_unknown(case: Case) -> str:
     return "compute or memory use is not measured"
 
 
-def _why_no_options(case: Case, options: tuple[Option, ...]) -> str:
+def _about_options(case: Case, options: tuple[Option, ...]) -> str:
     if options:
         return "MIG slices of this board; other boards need a projection"
+    if len(case.devices) > 1:
+        return "none: the workload holds several GPUs; fewer or other ones need a projection"
     if case.workload is None or case.workload.workload_class is WorkloadClass.UNKNOWN:
         return "none: the workload's class is unknown; state it in a policy"
     return "none: no MIG slice of this board fits"

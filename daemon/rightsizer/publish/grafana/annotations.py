@@ -4,6 +4,7 @@ A Grafana that is away costs nothing but time: what it has not taken waits in th
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -203,9 +204,10 @@ def grafana_annotations(
     outbox: Outbox,
     clock: Clock | None = None,
     tell: Callable[[str], None] = _warn,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> GrafanaAnnotations:
-    """The sink that the settings describe."""
-    http = HttpClient(settings.url, settings.http, token=lambda: read_token(settings))
+    """The sink that the settings describe; `sleep` waits between tries, see `HttpClient`."""
+    http = HttpClient(settings.url, settings.http, token=lambda: read_token(settings), sleep=sleep)
     return GrafanaAnnotations(http, settings, outbox, clock, tell)
 
 

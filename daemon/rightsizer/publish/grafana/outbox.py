@@ -99,12 +99,13 @@ class SqliteOutbox:
         self._database = database
 
     def pending(self) -> Sequence[Letter]:
-        """All that waits, oldest first."""
+        """All that waits, oldest first; a row that cannot be understood is passed over."""
         with self._database.transaction() as connection:
             rows = connection.execute(
                 "SELECT number, note FROM grafana_outbox ORDER BY number"
             ).fetchall()
-        return [Letter(number, _note(text)) for number, text in rows]
+        found = ((number, _understood(text)) for number, text in rows)
+        return [Letter(number, note) for number, note in found if note is not None]
 
     def put(self, notes: Iterable[Note]) -> None:
         """Add notes, in this order."""
@@ -138,6 +139,9 @@ class SqliteOutbox:
         return None if row is None else int(row[0])
 
 
-def _note(text: str) -> Note:
-    values = json.loads(text)
-    return Note(**{**values, "tags": tuple(values["tags"])})
+def _understood(text: str) -> Note | None:
+    try:
+        values = json.loads(text)
+        return Note(**{**values, "tags": tuple(values["tags"])})
+    except (ValueError, KeyError, TypeError):
+        return None

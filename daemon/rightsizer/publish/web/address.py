@@ -37,13 +37,10 @@ def parse_address(text: str) -> Address:
     match = _FORM.fullmatch(text.strip())
     if match is None:
         hint = "put an IPv6 host in brackets, like '[::1]:19400'" if text.count(":") > 1 else _FORMS
-        raise UsageError(f"web.listen_addresses: '{text}' is not an address; {hint}")
+        raise UsageError(f"'{text}' is not an address; {hint}")
     port = int(match["port"])
     if port > _PORT_MAXIMUM:
-        raise UsageError(
-            f"web.listen_addresses: '{text}': port {port} does not exist; the highest is "
-            f"{_PORT_MAXIMUM}"
-        )
+        raise UsageError(f"'{text}': port {port} does not exist; the highest is {_PORT_MAXIMUM}")
     return Address(match["six"] or match["host"], port)
 
 

@@ -77,6 +77,12 @@ class AdviceView:
     expires: Moment | None
 
 
+def _culprits(finding: Finding, names: Mapping[str, str]) -> str:
+    """Who the trouble comes from, where that is not simply everybody."""
+    is_all = set(finding.culprits) == set(finding.devices)
+    return "" if is_all else _listed(finding.culprits, names)
+
+
 def advice_view(advice: Advice, names: Mapping[str, str], now: Nanoseconds) -> AdviceView:
     """A piece of advice in words.
 
@@ -97,7 +103,7 @@ def advice_view(advice: Advice, names: Mapping[str, str], now: Nanoseconds) -> A
         summary=finding.summary,
         workload=finding.workload or "no known owner",
         devices=_listed(finding.devices, names),
-        culprits=_listed(finding.culprits, names),
+        culprits=_culprits(finding, names),
         action=_ACTIONS.get(finding.action, spoken(finding.action)),
         action_code=finding.action,
         confidence=percent(finding.confidence),

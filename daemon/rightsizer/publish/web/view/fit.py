@@ -145,8 +145,8 @@ def _bullet(window: str, figures: ResourceProvisioning, settings: FitSettings) -
 
 def _fit_key(need: float, figures: ResourceProvisioning, settings: FitSettings) -> str:
     under = figures.underprovisioned
-    if need > 1 or (under is not None and under >= settings.short_ratio):
-        return "act"
+    if under is not None and under >= settings.short_ratio:
+        return "act"  # A need above 1 alone lacks the margin: a load at its limit is well used.
     if need > settings.tight_need_ratio:
         return "tight"
     return "headroom" if need < settings.headroom_need_ratio else "fits"
