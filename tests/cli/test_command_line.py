@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from agent_process import run_rightsizer
+from agent_process import RIGHTSIZER, run_rightsizer
 from rightsizer import __version__
 from rightsizer.cli.command import Command
 from rightsizer.cli.main import COMMANDS, main
@@ -114,6 +114,38 @@ def test_an_output_that_nobody_reads_to_its_end_is_no_fault(tmp_path: Path) -> N
     assert (done.stdout, done.stderr) == ("{\n", "")
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "replay log.csv --json",
+        "replay log.csv",
+        "demo --web.listen-address 127.0.0.1:0",
+        "version",
+        "check-config right.yaml",
+    ],
+)
+def test_an_output_that_takes_no_more_is_told(arguments: str, tmp_path: Path) -> None:
+    """One line with a remedy and the status for failure, whichever command prints."""
+    (tmp_path / "log.csv").write_text("timestamp,device,gpu_busy\n1,GPU-0,0.5\n2,GPU-0,0.5\n")
+    (tmp_path / "right.yaml").write_text("{}\n")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*RIGHTSIZER, *arguments.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+            timeout=60,
+        )
+
+    assert done.returncode == 1
+    assert done.stderr == (
+        "rightsizer: standard output cannot be written: No space left on device; make room where "
+        "it goes, or send it elsewhere\n"
+    )
+
+
 def test_the_example_configuration_is_right(capsys: Captured) -> None:
     """Whoever copies it starts without a fault."""
     assert main(["check-config", str(CONFIG / "rightsizer.yaml")]) == 0
@@ -169,6 +201,20 @@ def test_every_fault_of_a_configuration_is_told_at_once(
     assert "journal" in said[4]
 
 
+def test_an_address_that_nobody_can_listen_at_is_a_fault_with_its_place(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """Told by the check, and not by an agent that does not start."""
+    file = tmp_path / "bad.yaml"
+    file.write_text("log: {level: info}\nweb:\n  listen_addresses: [':19400', here]\n")
+
+    assert main(["check-config", str(file)]) == 78
+    (line,) = faults_of(capsys)
+    assert re.match(r"rightsizer: .*bad\.yaml:[23]:\d+: web(\.listen_addresses)?: ", line)
+    assert "listen_addresses" in line
+    assert "'here' is not an address; write it like ':19400'" in line
+
+
 def test_a_configuration_file_that_is_not_there_is_named(capsys: Captured) -> None:
     """With what to do about it."""
     assert main(["check-config", "nowhere.yaml"]) == 78
@@ -186,7 +232,12 @@ def test_a_configuration_file_that_is_not_there_is_named(capsys: Captured) -> No
         (
             ["agent", "--simulated.scenario", "t4-pair", "--web.listen-address", "here"],
             2,
-            "'here' is not an address; write it like ':19400'",
+            "--web.listen-address: 'here' is not an address; write it like ':19400'",
+        ),
+        (
+            ["demo", "--web.listen-address", ":99999"],
+            2,
+            "--web.listen-address: ':99999': port 99999 does",
         ),
     ],
 )
@@ -195,7 +246,7 @@ def test_a_name_that_does_not_exist_is_told_with_those_that_do(
 ) -> None:
     """And nothing is left behind."""
     if arguments[0] == "agent":
-        arguments = [*arguments, "--history.path", ""]
+        arguments = [*arguments, "--history.path", "history.db"]
 
     assert main(arguments) == status
     assert message in faults_of(capsys)[-1]

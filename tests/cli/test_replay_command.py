@@ -13,6 +13,7 @@ from agent_process import run_rightsizer
 from recordings import BOARD, SIGNALS_OF, write_recording, write_story
 from rightsizer.cli.main import main
 from rightsizer.domain.state import State
+from rightsizer.telemetry.recorded.writer import RecordingWriter
 
 Captured = pytest.CaptureFixture[str]
 HOUR: Final = 3600
@@ -49,6 +50,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["fine.csv", "--board", "H101"], 2, "board 'H101' is not in the catalogue; did you mean"),
         (["fine.csv", "--columns", "no.yaml"], 78, "no.yaml: No such file"),
         (["fine.csv", "--timeline", "no/out.csv"], 1, "timeline 'no/out.csv' cannot be written"),
+        (
+            ["fine.csv", "--timeline", "."],
+            1,
+            "timeline '.' cannot be written: Is a directory; name",
+        ),
+        (["fine.csv", "--into", "."], 1, "history '.' cannot be read: Is a directory; name"),
         (["fine.csv", "--timeline", "fine.csv"], 2, "is a file of the recording; name another"),
         (["fine.csv", "--into", "./fine.csv"], 2, "is a file of the recording; name another"),
         (["fine.csv", "--into", "empty.csv"], 1, "is there and is no history; name another"),
@@ -94,7 +101,7 @@ def test_people_are_told_where_the_time_went(folder: Path, capsys: Captured) -> 
     assert "40 min" in text
     assert "profiling tier" in text
     assert "hidden_stall 75.0%, compute_bound 25.0%" in text
-    assert "1 findings" in text
+    assert "1 finding, 0 abstentions, 0 pieces of advice opened" in text
 
 
 def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:
@@ -123,7 +130,7 @@ def test_one_answer_gives_timeline_and_history_too(folder: Path, capsys: Capture
 
     assert (line["state"], float(line["end"]) - float(line["start"])) == ("idle_held", 4 * HOUR)
     assert [advice["reasons"] for advice in form["advice"]] == [["IdleHeld"]]
-    assert "1 pieces of advice are open." in text
+    assert "1 piece of advice is open." in text
 
 
 def test_a_single_poll_is_told_to_have_no_length(folder: Path, capsys: Captured) -> None:
@@ -196,3 +203,34 @@ def test_a_full_disk_ends_the_recording_with_what_it_has(folder: Path) -> None:
     assert done.returncode == 1
     assert "own.jsonl: cannot be written" in done.stderr
     assert main(["replay", "own.jsonl"]) == 0
+
+
+@pytest.mark.parametrize("name", ["own.jsonl", "own.jsonl.gz"])
+def test_a_disk_without_any_room_is_left_without_a_file(folder: Path, name: str) -> None:
+    """An empty recording is of no use, and in the way of the next attempt."""
+    shell = (
+        f"ulimit -f 0; exec '{sys.executable}' -m rightsizer record {name} "
+        "--simulated.scenario t4-pair --interval 100ms --duration 60s 2>&1 | cat"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {shell}"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 1
+    assert f"{name}: cannot be written: File too large" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert {file.name for file in folder.iterdir()} == set(FILES)
+
+
+@pytest.mark.parametrize("name", ["own.jsonl", "own.jsonl.gz"])
+def test_a_recording_of_nothing_leaves_no_file(folder: Path, name: str) -> None:
+    """Where it was stopped before its first reading."""
+    with RecordingWriter(Path(name)):
+        assert (folder / name).exists()
+
+    assert {file.name for file in folder.iterdir()} == set(FILES)

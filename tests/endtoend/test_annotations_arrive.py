@@ -10,7 +10,9 @@ from typing import Final
 from agent_process import eventually
 from grafana_server import TOKEN, Grafana, grafana_server
 from readings import HOUR
+from rightsizer.domain.report import JobReport
 from rightsizer.edge.clock import FastClock
+from rightsizer.edge.http import HttpSettings
 from rightsizer.publish.grafana.settings import GrafanaSettings
 from rightsizer.runtime.agent import Agent
 from rightsizer.runtime.settings import Settings, SimulatedSettings
@@ -20,10 +22,11 @@ from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.simulated.source import DEFAULT_START
 
 TICK_SECONDS: Final = 60.0
+PATIENT: Final = HttpSettings()
 
 
 @contextmanager
-def fast_agent(grafana: Grafana, folder: Path) -> Iterator[Agent]:
+def fast_agent(grafana: Grafana, folder: Path, http: HttpSettings = PATIENT) -> Iterator[Agent]:
     """Two T4 in the evening, one held by a forgotten session until midnight; an hour a second."""
     (folder / "token").write_text(f"{TOKEN}\n")
     base = Settings()
@@ -31,7 +34,7 @@ def fast_agent(grafana: Grafana, folder: Path) -> Iterator[Agent]:
         base,
         sampling=replace(base.sampling, interval=TICK_SECONDS),
         sources=replace(base.sources, simulated=SimulatedSettings(scenario="t4-pair")),
-        grafana=GrafanaSettings(url=grafana.url, token_file=str(folder / "token")),
+        grafana=GrafanaSettings(url=grafana.url, token_file=str(folder / "token"), http=http),
         recommender=replace(base.recommender, jitter=0.0),
         web=replace(base.web, listen_addresses=("127.0.0.1:0",)),
     )
@@ -93,3 +96,30 @@ def test_a_grafana_that_is_away_costs_nothing_but_time(tmp_path: Path) -> None:
     assert report is not None
     assert agent.coordinator.failed_ticks == 0
     assert grafana.annotations == {}
+
+
+def test_stopping_waits_for_no_retry(tmp_path: Path) -> None:
+    """Grafana asks for minutes of patience; who stops the agent has none, and nothing is lost."""
+    with grafana_server() as grafana:
+        grafana.faults += ["GET 503", "POST 503"] * 50
+        grafana.retry_after = "200"
+        patient = HttpSettings(tries=10, retry_after_maximum_seconds=300.0)
+        with fast_agent(grafana, tmp_path, patient) as agent:
+            eventually(lambda: grafana.requests, 30)
+            under_way = annotating(agent)
+        # The agent has ended by now, and so has the delivery that was waiting its turn.
+        eventually(lambda: annotating(agent).runs > under_way.runs)
+        asked = len(grafana.requests)
+    kept = Storage(str(tmp_path / "history.db"), read_only=True)
+    waiting = kept.outbox.pending()
+    kept.close()
+
+    assert under_way.failures == 0
+    assert asked == 1
+    assert waiting
+
+
+def annotating(agent: Agent) -> JobReport:
+    """How the delivery of annotations goes."""
+    (report,) = (report for report in agent.jobs.reports() if report.name == "annotate")
+    return report

@@ -13,11 +13,14 @@ from publish_advice import node_advice
 from publish_reports import device_report, node_report
 from publish_stories import HOUR, INSTANCE, NOW, PARENT, STORIES
 from rightsizer.domain.finding import FindingKind
+from rightsizer.domain.reading import Missing
 from rightsizer.domain.report import Report, StripCell
+from rightsizer.domain.signal import Signal
 from rightsizer.domain.state import Cause, Resource, State
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND
 from rightsizer.domain.window import ResourceProvisioning
 from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.json_form import device_form
 from rightsizer.publish.web.page import Page
 from rightsizer.publish.web.view import NodeView, node_view
 from rightsizer.publish.web.view.advice import advice_view
@@ -362,3 +365,25 @@ def test_a_page_without_gpus_says_why() -> None:
     agent = replace(report.agent, trouble="libnvidia-ml.so.1 was not found")
     empty = replace(report, devices=(), advice=(), agent=agent)
     assert "libnvidia-ml.so.1 was not found" in page_of(empty)
+
+
+def test_why_a_signal_is_missing_is_told() -> None:
+    """Missing is a value: the card says which signals have none, and why."""
+    report = node_report()
+    reading = replace(
+        report.devices[0].reading,
+        missing={
+            Signal.JPEG: Missing.NOT_SUPPORTED,
+            Signal.OFA: Missing.NOT_SUPPORTED,
+            Signal.POWER_WATTS: Missing.NO_PERMISSION,
+        },
+    )
+    devices = (replace(report.devices[0], reading=reading),)
+    (card,) = view_of(replace(report, devices=devices)).devices
+    assert card.missing == ("No permission: power_watts", "Not supported: jpeg, ofa")
+    assert "Not supported: jpeg, ofa" in page_of(replace(report, devices=devices))
+    assert device_form(devices[0])["missing"] == {
+        "jpeg": "not_supported",
+        "ofa": "not_supported",
+        "power_watts": "no_permission",
+    }

@@ -11,10 +11,12 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
-from readings import EMPTY, EPOCH, HOUR, MINUTE, SECOND, gpu, snapshot
+from readings import EMPTY, EPOCH, HELD, HOUR, MINUTE, SECOND, gpu, snapshot, workload
 from rightsizer.advice.rules import RULES
 from rightsizer.domain.errors import RightsizerError
+from rightsizer.domain.metric_family import series_key
 from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.workload import WorkloadClass
 from rightsizer.edge.clock import FastClock
 from rightsizer.runtime.agent import Agent
 from rightsizer.runtime.notify import Notifier
@@ -50,8 +52,39 @@ class Minutes:
         self.is_closed = True
 
 
+class Session:
+    """A source of a GPU that a notebook holds idle for 90 minutes and then gives back.
+
+    It has no more to read at the end of each part, and goes on when it is asked again.
+    """
+
+    name = "session"
+
+    def __init__(self, *parts: int) -> None:
+        minutes = iter(range(sum(parts)))
+        self._parts = [[next(minutes) for _ in range(part)] for part in parts]
+
+    def read(self) -> Snapshot | None:
+        """The next minute of the part."""
+        if not self._parts[0]:
+            self._parts.pop(0)
+            return None
+        minute, device = self._parts[0].pop(0), gpu()
+        is_held = minute <= 90
+        return snapshot(
+            minute * 60.0,
+            [device],
+            {device: HELD if is_held else EMPTY},
+            interval_seconds=60.0,
+            holders={device: workload("ana", WorkloadClass.NOTEBOOK)} if is_held else {},
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 @contextmanager
-def running(source: Minutes, path: str = "", **parts: Any) -> Iterator[Agent]:
+def running(source: Minutes | Session, path: str = "", **parts: Any) -> Iterator[Agent]:
     """An agent on loopback in fast motion; whoever uses it lets it run and stop."""
     settings = replace(
         Settings(),
@@ -158,7 +191,7 @@ def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(tmp_path:
 
     assert heard[0] == "READY=1"
     assert heard.count("WATCHDOG=1") == 2
-    assert "STATUS=Sampling 1 devices, 0 pieces of advice" in heard
+    assert "STATUS=Devices sampled: 1; open advice: 0" in heard
     assert heard[-1] == "STOPPING=1"
 
 
@@ -203,3 +236,21 @@ def test_every_rule_judges() -> None:
         agent.stop()
 
     assert judged == [rule.name for rule in RULES]
+
+
+def test_the_outcome_of_advice_is_told() -> None:
+    """A counter by reason and outcome, in the first report after the advice was closed."""
+    with running(Session(91, 120, 1)) as agent:
+        agent.start()
+        for _ in range(2):
+            agent.coordinator.run(threading.Event())
+            agent.jobs.run("recommend")
+        agent.coordinator.run(threading.Event())
+        report = agent.accountant.latest()
+        agent.stop()
+    name = "rightsizer_advice_outcomes_total"
+
+    assert report is not None
+    assert {key: count for key, count in report.agent.counters.items() if key.startswith(name)} == {
+        series_key(name, reason="IdleHeld", outcome="expired"): 1
+    }

@@ -78,6 +78,14 @@ class Desk:
             )
         self.at(EPOCH + (last_minute - 1) * MINUTE)
 
+    def leave_empty(self, first_minute: int, last_minute: int) -> None:
+        """Let nobody hold the GPU."""
+        device = gpu()
+        for minute in range(first_minute, last_minute):
+            seen = snapshot(minute * 60.0, [device], {device: EMPTY}, interval_seconds=60.0)
+            self.accountant.post(seen, (), lambda: AGENT)
+        self.at(EPOCH + (last_minute - 1) * MINUTE)
+
     def at(self, time: Nanoseconds) -> None:
         """Let it be later."""
         self.clock = FastClock(time)
@@ -161,6 +169,21 @@ def test_a_restart_tells_nothing_again(desk: Desk) -> None:
     desk.chores.recommend()
 
     assert len(desk.sink.events) == 1
+
+
+def test_advice_that_ends_is_counted_by_its_reason_and_its_end(desk: Desk) -> None:
+    """What is still open has no outcome yet, and one that is closed counts once."""
+    desk.hold_idle(0, 91)
+    desk.chores.recommend()
+    while_open = dict(desk.chores.outcomes)
+    desk.leave_empty(91, 211)
+    desk.chores.recommend()
+    desk.chores.recommend()
+    (notebook,) = (each for each in desk.chores.advice if each.finding.workload == NOTEBOOK.key)
+
+    assert while_open == {}
+    assert notebook.state is AdviceState.EXPIRED
+    assert desk.chores.outcomes == {("IdleHeld", "expired"): 1}
 
 
 def test_a_run_without_anywhere_to_tell_is_a_run(tmp_path: Path) -> None:

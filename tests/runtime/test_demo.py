@@ -6,16 +6,20 @@ from typing import Final
 
 import pytest
 
-from readings import DAY, EPOCH, HOUR, SECOND
+from readings import DAY, EPOCH, HOUR, MINUTE, SECOND
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.report import AgentReport
 from rightsizer.domain.state import State
 from rightsizer.edge.clock import FastClock
 from rightsizer.runtime.agent import Agent
 from rightsizer.runtime.demo import DemoClock, DemoSettings, remember, where_to_look
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.storage import Storage
-from rightsizer.telemetry.simulated.source import DEFAULT_START
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
 
 NEVER: Final = threading.Event()
+TELLER: Final = AgentReport("0", "test", EPOCH, 10.0)
 
 
 class Silent:
@@ -65,6 +69,33 @@ def test_the_days_before_are_remembered(agent: Agent) -> None:
     assert case.workload.name == "train"
     assert window.accounted == pytest.approx(12 * HOUR, abs=600 * SECOND)
     assert window.states[State.COMPUTE_BOUND] > 11 * HOUR
+
+
+def test_memory_and_first_tick_meet(agent: Agent) -> None:
+    """No time between the two is unaccounted for, which the page would show as a gap."""
+    until = DEFAULT_START + 12 * HOUR
+    demo = DemoSettings(scenario="single-h100", days_before=0.125, memory_tick_seconds=300.0)
+    catalogue = built_in()
+    live = SimulatedSource(
+        load_scenario(demo.scenario, catalogue),
+        catalogue,
+        start=until,
+        interval=10 * SECOND,
+        duration=HOUR,
+    )
+    remember(agent, demo, until)
+    for _ in range(7):
+        seen = live.read()
+        assert seen is not None
+        report = agent.accountant.post(seen, (), lambda: TELLER)
+    (case,) = agent.accountant.cases(DAY, until + MINUTE)
+    (device,) = report.devices
+    live.close()
+
+    assert State.UNKNOWN not in case.windows[0].states
+    assert case.windows[0].accounted == pytest.approx(DAY / 8 + MINUTE, abs=SECOND)
+    assert device.totals.state_seconds.get(State.UNKNOWN, 0.0) == 0.0
+    assert all(State.UNKNOWN not in cell.states for cell in device.strip)
 
 
 def test_a_demonstration_without_a_past_has_none(agent: Agent) -> None:

@@ -1,5 +1,6 @@
 """A history filled from a recording: wholly, beside whatever was in it, or not at all."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,35 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryError, match="cannot be read: Not a directory; name another"):
         Filling(tmp_path / "file" / "history.db")
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "existing"])
+def test_a_database_that_cannot_be_opened_leaves_nothing(tmp_path: Path, is_there: bool) -> None:  # noqa: FBT001
+    """A disk without room: the history is named as it was asked for, and given back."""
+    path = tmp_path / "history.db"
+    if is_there:
+        fill(path, windows(2))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))  # Room for a lock and no more.
+    try:
+        with pytest.raises(HistoryError, match=rf"history '{path}' cannot be written") as told:
+            Filling(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert ".partial" not in str(told.value)
+    if is_there:
+        Storage(str(path)).close()
+    assert {file.name for file in tmp_path.iterdir()} == (
+        {"history.db", "history.db.lock"} if is_there else set()
+    )
+
+
+def test_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
+    """The name beside it is longer still."""
+    with pytest.raises(HistoryError, match="File name too long"):
+        Filling(tmp_path / ("h" * 250))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_something_else_stays_what_it_is(tmp_path: Path) -> None:

@@ -79,18 +79,8 @@ class History:
     def roll_up(self, before: Nanoseconds) -> int:
         """Merge windows that ended before a time into hourly ones; how many rows went away."""
         with self._database.transaction() as connection:
-            rows = connection.execute(
-                "SELECT uuid, data FROM window WHERE finish <= ? AND finish - start < ?",
-                (before, _HOUR // 2),
-            ).fetchall()
-            hours: dict[tuple[str, int], list[Window]] = {}
-            for uuid, data in rows:
-                window = _understood(uuid, data)
-                if window is not None:
-                    hours.setdefault((uuid, window.start // _HOUR), []).append(window)
-            for (uuid, _), parts in hours.items():
-                _replace(connection, uuid, parts)
-        return sum(len(parts) - 1 for parts in hours.values())
+            uuids = [uuid for (uuid,) in connection.execute("SELECT DISTINCT uuid FROM window")]
+        return sum(self._roll_up_device(uuid, before) for uuid in uuids)
 
     def prune(self, before: Nanoseconds) -> int:
         """Forget windows that ended before a time, and devices not seen since; how many rows."""
@@ -106,6 +96,28 @@ class History:
     def size_bytes(self) -> int:
         """What the history takes on disk."""
         return self._database.size_bytes
+
+    def _roll_up_device(self, uuid: str, before: Nanoseconds) -> int:
+        """One page a transaction, so that a long history neither fills memory nor locks."""
+        removed, place = 0, -1
+        while True:
+            with self._database.transaction() as connection:
+                rows = connection.execute(
+                    "SELECT start, data FROM window WHERE uuid = ? AND start > ? AND finish <= ? "
+                    "AND finish - start < ? ORDER BY start LIMIT ?",
+                    (uuid, place, before, _HOUR // 2, _PAGE),
+                ).fetchall()
+                hours: dict[int, list[Window]] = {}
+                for start, data in rows:
+                    window = _understood(uuid, data)
+                    if window is not None:
+                        hours.setdefault(start // _HOUR, []).append(window)
+                for parts in hours.values():
+                    _replace(connection, uuid, parts)
+            removed += sum(len(parts) - 1 for parts in hours.values())
+            if len(rows) < _PAGE:
+                return removed
+            place = rows[-1][0]
 
     def _page(self, after: tuple[int, str]) -> list[tuple[int, str, bytes]]:
         with self._database.transaction() as connection:

@@ -130,6 +130,7 @@ def provision(
         tier=window.tier,
         coverage_ratio=window.coverage_ratio,
         active_seconds=seconds(window.active),
+        is_underprovisioned=is_under,
         memory_is_preallocated=is_preallocated,
     )
 

@@ -13,6 +13,7 @@ __all__ = ["confidence_of", "direct_factors", "opposite", "sizing_factors"]
 _TIER_FACTORS: Final = {Tier.PROFILING: 1.0, Tier.POWER: 0.85, Tier.BASIC: 0.5, Tier.NONE: 0.0}
 """docs/definitions.md, conduct."""
 
+_MOST: Final = 0.999
 _BLOCK_SECONDS: Final = 300.0
 _HISTORY_DAYS: Final = 3.0
 _HISTORY_HOURS: Final = 24.0
@@ -53,8 +54,8 @@ def sizing_factors(case: Case, margin: float) -> dict[str, float]:
 
 
 def confidence_of(factors: Mapping[str, float]) -> float:
-    """The product of the factors, to three digits."""
-    return round(math.prod(factors.values()), 3)
+    """The product of the factors, to three digits; nothing is certain."""
+    return min(_MOST, round(math.prod(factors.values()), 3))
 
 
 def _telemetry(case: Case) -> dict[str, float]:

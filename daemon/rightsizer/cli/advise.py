@@ -2,10 +2,11 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.counted import counted
+from rightsizer.cli.output import say
 from rightsizer.cli.replay_text import finding_line
 from rightsizer.publish.json_form import advice_form, finding_form
 from rightsizer.runtime.advise import advise
@@ -38,15 +39,16 @@ def run(arguments: argparse.Namespace) -> int:
             "findings": [finding_form(finding) for finding in findings],
             "advice": [advice_form(each) for each in advice],
         }
-        json.dump(form, sys.stdout, indent=1)
-        print()
+        say(json.dumps(form, indent=1))
         return 0
     for each in advice:
-        print(f"{each.state:9} {finding_line(each.finding)}")
+        say(f"{each.state:9} {finding_line(each.finding)}")
     for finding in findings:
         if finding.abstained is not None:
-            print(f"abstained {finding.rule} on {', '.join(finding.devices)}: {finding.abstained}")
-    print(f"{sum(each.is_open for each in advice)} pieces of advice are open.")
+            say(f"abstained {finding.rule} on {', '.join(finding.devices)}: {finding.abstained}")
+    still_open = sum(each.is_open for each in advice)
+    pieces = counted(still_open, "piece of advice is", "pieces of advice are")
+    say(f"{pieces} open.")
     return 0
 
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from rightsizer.cli.command import Command
+from rightsizer.cli.output import say
 from rightsizer.config.loader import load_file
 from rightsizer.runtime.settings import Settings
 
@@ -24,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Say that all is well; every fault at once otherwise, with exit code 78."""
     load_file(Settings, arguments.file)
-    print(f"{arguments.file}: ok")
+    say(f"{arguments.file}: ok")
     return 0
 
 

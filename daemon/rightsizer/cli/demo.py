@@ -3,6 +3,7 @@
 import argparse
 
 from rightsizer.cli.command import Command, checked_address
+from rightsizer.cli.output import say
 from rightsizer.runtime.demo import DemoSettings, run_demo
 
 __all__ = ["COMMAND"]
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
             speed=arguments.speed,
             days_before=arguments.days_before,
         ),
-        lambda text: print(text, flush=True),
+        say,
     )
     return 0
 

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from rightsizer.cli.output import say
 from rightsizer.domain.errors import RightsizerError
 from rightsizer.domain.units import nanoseconds
 from rightsizer.edge.clock import SystemClock
@@ -25,18 +26,14 @@ def main() -> int:
     trouble = _trouble()
     try:
         if trouble is not None:
-            print(f"No GPU to read here: {trouble}\nRunning the built-in simulated node instead.")
-            run_demo(DemoSettings(listen_address=_ADDRESS), _tell)
+            say(f"No GPU to read here: {trouble}\nRunning the built-in simulated node instead.")
+            run_demo(DemoSettings(listen_address=_ADDRESS), say)
         else:
             _run_agent()
     except RightsizerError as error:
         print(f"rightsizer: {error}", file=sys.stderr)
         return error.exit_code
     return 0
-
-
-def _tell(text: str) -> None:
-    print(text, flush=True)
 
 
 def _trouble() -> str | None:
@@ -66,9 +63,9 @@ def _run_agent() -> None:
     )
 
     def announce(agent: Agent) -> None:
-        _tell(f"Sampling this machine's GPUs; history in {path}")
+        say(f"Sampling this machine's GPUs; history in {path}")
         for address in agent.server.addresses:
-            _tell(where_to_look(address))
+            say(where_to_look(address))
 
     serve(settings, announce=announce)
 

@@ -14,6 +14,7 @@ from rightsizer.cli import (
     version,
 )
 from rightsizer.cli.command import Command
+from rightsizer.cli.output import discard_output
 from rightsizer.domain.errors import RightsizerError
 
 __all__ = ["COMMANDS", "entry_point", "main"]
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         return error.exit_code
     except BrokenPipeError:
         # Whoever read the output has seen enough.
-        sys.stderr.close()
+        discard_output()
         return 0
     except KeyboardInterrupt:
         return 130

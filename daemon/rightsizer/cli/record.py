@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rightsizer.cli.agent import add_source_flags, with_source_flags
 from rightsizer.cli.command import Command, add_config_flag, duration, settings_of
+from rightsizer.cli.counted import counted
 from rightsizer.domain.errors import RecordingError
 from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.units import Nanoseconds, nanoseconds
@@ -65,7 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
         source.close()
     if recorder.failure is not None:
         raise recorder.failure
-    print(f"{arguments.file}: {recorder.kept} snapshots", file=sys.stderr)
+    if not recorder.kept:
+        raise RecordingError(
+            f"{arguments.file}: stopped before anything was read, no file is kept; record longer"
+        )
+    print(f"{arguments.file}: {counted(recorder.kept, 'snapshot')}", file=sys.stderr)
     if recorder.trouble is not None:
         print(f"rightsizer: warning: {recorder.trouble}", file=sys.stderr)
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.output import say
 from rightsizer.cli.replay_text import replay_text
 from rightsizer.domain.errors import UsageError
 from rightsizer.runtime.filling import Filling
@@ -69,10 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
     for warning in warnings:
         print(f"rightsizer: warning: {warning}", file=sys.stderr)
     if arguments.json:
-        json.dump(replay_form(result), sys.stdout, indent=1)
-        print()
+        say(json.dumps(replay_form(result), indent=1))
     else:
-        print(replay_text(result))
+        say(replay_text(result))
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rightsizer.cli.counted import counted
 from rightsizer.domain.finding import Finding
 from rightsizer.domain.units import format_duration, seconds
 from rightsizer.runtime.replay import DeviceSummary, Replay
@@ -19,8 +20,9 @@ def replay_text(result: Replay) -> str:
     lines.append("")
     lines.extend(finding_line(finding) for finding in complaints)
     lines.append(
-        f"{len(complaints)} findings, {abstained} abstentions, "
-        f"{len(result.advice)} pieces of advice opened over the recording."
+        f"{counted(len(complaints), 'finding')}, {counted(abstained, 'abstention')}, "
+        f"{counted(len(result.advice), 'piece of advice', 'pieces of advice')} "
+        "opened over the recording."
     )
     return "\n".join(lines)
 

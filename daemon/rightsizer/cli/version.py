@@ -6,6 +6,7 @@ import platform
 
 from rightsizer import __version__
 from rightsizer.cli.command import Command
+from rightsizer.cli.output import say
 
 __all__ = ["COMMAND"]
 
@@ -19,9 +20,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the version and what it runs on."""
     python = platform.python_version()
     if arguments.json:
-        print(json.dumps({"version": __version__, "python": python}))
+        say(json.dumps({"version": __version__, "python": python}))
     else:
-        print(f"rightsizer {__version__} (Python {python})")
+        say(f"rightsizer {__version__} (Python {python})")
     return 0
 
 

@@ -123,8 +123,8 @@ _PROVISIONING: Final = (
     gauge(
         "need_ratio",
         Origin.ACCOUNTING,
-        "Demand over the window with its margin, of the device's capacity; above 1 it does not "
-        "fit.",
+        "Demand over the window with its margin, of the device's capacity; above 1 the "
+        "margin is gone.",
         *("uuid", "resource", "window"),
     ),
     gauge(
@@ -201,6 +201,7 @@ _ADVICE: Final = (
 _AGENT: Final = (
     gauge("sampling_interval_seconds", Origin.AGENT, "The usual time between two samples."),
     counter("samples", Origin.AGENT, "Samples taken."),
+    counter("samples_failed", Origin.AGENT, "Ticks that gave no sample."),
     counter("samples_late", Origin.AGENT, "Samples taken more than one interval late."),
     gauge("workers_abandoned", Origin.AGENT, "Workers stuck in a driver call and given up."),
     counter("job_runs", Origin.AGENT, "Runs of a scheduled job.", "name"),

@@ -109,5 +109,7 @@ class Provisioning:
     tier: Tier
     coverage_ratio: float
     active_seconds: float
+    is_underprovisioned: bool = False
+    """Some resource was short for longer than is tolerated."""
     memory_is_preallocated: bool = False
     """The memory in use says nothing of the memory needed."""

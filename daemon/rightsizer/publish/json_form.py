@@ -75,6 +75,7 @@ def device_form(report: DeviceReport) -> Form:
         "conditions": sorted(report.conditions),
         "tier": report.tier,
         "signals": dict(report.signals),
+        "missing": dict(report.reading.missing) if report.reading else {},
         "workloads": [_holding_form(holding) for holding in report.holdings],
         "totals": _totals_form(report.totals),
         "provisioning": {

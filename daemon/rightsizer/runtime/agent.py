@@ -15,6 +15,7 @@ from rightsizer.domain.report import AgentReport, Report
 from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.edge.clock import Clock
+from rightsizer.publish.freshness import FreshnessSettings
 from rightsizer.publish.grafana.annotations import GrafanaAnnotations, grafana_annotations
 from rightsizer.publish.metrics import Exposition
 from rightsizer.publish.web.server import WebServer
@@ -69,14 +70,18 @@ class Agent:
             retention_seconds=settings.history.retention,
         )
         self.jobs = Jobs(self._schedule(), clock)
+        books = settings.accounting.books
+        # What accounting calls a gap is what readers of the report call stale.
+        freshness = FreshnessSettings(books.gap_intervals, books.gap_minimum_seconds)
         self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
         self.server = WebServer(
             settings.web.listen_addresses,
             latest=self.accountant.latest,
             exposition=Exposition(
-                self.accountant.latest, settings.web.metrics, wall_time=clock.wall_time
+                self.accountant.latest, settings.web.metrics, freshness, clock.wall_time
             ),
             settings=settings.web.server,
+            freshness=freshness,
             wall_time=clock.wall_time,
         )
         self._watchdog_due: Nanoseconds = 0
@@ -180,7 +185,7 @@ class Agent:
         if now >= self._status_due:
             open_advice = sum(advice.is_open for advice in report.advice)
             self._notifier.status(
-                f"Sampling {len(report.devices)} devices, {open_advice} pieces of advice"
+                f"Devices sampled: {len(report.devices)}; open advice: {open_advice}"
             )
             self._status_due = now + _STATUS_EVERY
             self.jobs.supervise()
@@ -203,6 +208,7 @@ class Agent:
             f"rightsizer_{name}_total": float(count) for name, count in self.chores.counts.items()
         }
         counters["rightsizer_samples_total"] = self.coordinator.samples
+        counters["rightsizer_samples_failed_total"] = self.coordinator.failed_ticks
         counters["rightsizer_samples_late_total"] = self.coordinator.late_samples
         for (reason, outcome), count in self.chores.outcomes.items():
             key = series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome)

@@ -99,7 +99,9 @@ def where_to_look(address: str) -> str:
 
 def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
     """Let the agent account for the days before, straight from the physical model."""
-    span = nanoseconds(demo.days_before * _DAY)
+    interval = nanoseconds(demo.memory_tick_seconds)
+    # Whole ticks, so that the last of them is where the demonstration begins.
+    span = nanoseconds(demo.days_before * _DAY) // interval * interval
     if span <= 0:
         return
     catalogue = built_in()
@@ -107,7 +109,7 @@ def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
         load_scenario(demo.scenario, catalogue),
         catalogue,
         start=until - span,
-        interval=nanoseconds(demo.memory_tick_seconds),
+        interval=interval,
         duration=span + 1,  # With the reading at the end: what comes next goes on from there.
     )
     agent.accountant.remember(iter(source.read, None))

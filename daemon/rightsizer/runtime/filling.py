@@ -1,5 +1,6 @@
 """Fills a history with a recording: wholly, or not at all."""
 
+import contextlib
 import os
 from itertools import islice
 from pathlib import Path
@@ -69,7 +70,9 @@ class Filling:
 
     def _clear(self) -> None:
         for companion in _COMPANIONS:
-            self._partial.with_name(f"{self._partial.name}{companion}").unlink(missing_ok=True)
+            # A name that is too long for the system is not there either.
+            with contextlib.suppress(OSError):
+                self._partial.with_name(f"{self._partial.name}{companion}").unlink()
 
 
 def _is_history(path: Path) -> bool:

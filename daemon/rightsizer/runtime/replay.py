@@ -13,6 +13,7 @@ from rightsizer.domain.device import Device
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.finding import Finding
 from rightsizer.domain.report import Totals
+from rightsizer.domain.signal import Signal
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 from rightsizer.domain.window import Provisioning, Window
 from rightsizer.publish.json_form import advice_form, finding_form
@@ -24,6 +25,11 @@ from rightsizer.telemetry.source import Source
 __all__ = ["DeviceSummary", "Replay", "replay", "replay_form"]
 
 _FOR_EVER: Final = 100 * 365 * 86400.0
+_STATED_BY: Final = {
+    "memory_total_bytes": Signal.MEMORY_TOTAL_BYTES,
+    "power_limit_watts": Signal.POWER_LIMIT_WATTS,
+    "sm_clock_maximum_hertz": Signal.SM_CLOCK_MAXIMUM_HERTZ,
+}
 
 
 class EntrySink(Protocol):
@@ -41,6 +47,8 @@ class DeviceSummary:
     window: Window
     totals: Totals
     provisioning: Provisioning
+    assumed: tuple[str, ...] = ()
+    """Capacities that neither the recording's facts nor its readings state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,7 @@ class _Run:
                     self.accounts.whole(device.uuid),
                     self.accounts.totals(device.uuid),
                     judged[device.uuid],
+                    self._assumed(device),
                 )
                 for device in self.accounts.devices
                 if device.uuid in judged
@@ -128,6 +137,11 @@ class _Run:
             findings=findings(cases, self._rules),
             advice=self._ledger.advice(),
         )
+
+    def _assumed(self, device: Device) -> tuple[str, ...]:
+        last = self.accounts.last(device.uuid)
+        signals = {} if last is None else last.signals
+        return tuple(name for name in device.assumed if _STATED_BY.get(name) not in signals)
 
 
 def replay_form(result: Replay) -> dict[str, Any]:
@@ -146,7 +160,7 @@ def _device_form(summary: DeviceSummary) -> dict[str, Any]:
         "index": device.index,
         "name": device.name or None,
         "tier": str(window.tier),
-        "assumed": list(device.assumed),
+        "assumed": list(summary.assumed),
         "seconds": seconds(window.accounted),
         "states": {str(state): seconds(time) for state, time in sorted(window.states.items())},
         "conditions": {

@@ -38,9 +38,11 @@ def serve(
     clock = clock or SystemClock()
     log = settings.log
     counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
-    storage = Storage(settings.history.path)
+    # A scenario that is wrong must not leave an empty history behind.
+    named = live_source(settings, clock)
+    storage: Storage | None = None
     try:
-        named = live_source(settings, clock)
+        storage = Storage(settings.history.path)
         agent = Agent(
             settings,
             named.source,
@@ -56,7 +58,9 @@ def serve(
         stop = stop_on_signals()
         agent.start()
     except BaseException:
-        storage.close()
+        named.source.close()
+        if storage is not None:
+            storage.close()
         raise
     # What stands by now stays: not walking it again keeps the slowest scrapes quick.
     gc.collect()

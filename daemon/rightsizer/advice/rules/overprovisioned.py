@@ -44,14 +44,6 @@ class OverprovisionedSettings:
         minimum=0,
         source="docs/definitions.md, provisioning",
     )
-    underprovisioned_ratio: float = setting(
-        0.05,
-        help="Share of time under pressure from which on nothing is called too large.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, provisioning",
-    )
     conduct: Conduct = field(
         default_factory=lambda: Conduct(
             long_seconds=14 * 86400.0,
@@ -72,10 +64,7 @@ def judge(case: Case, settings: OverprovisionedSettings) -> Finding:
     if workload_class is WorkloadClass.BATCH:
         why = "a batch job would only run longer on a smaller GPU"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    if any(
-        (each.underprovisioned or 0.0) >= settings.underprovisioned_ratio
-        for each in case.provisioning
-    ):
+    if any(each.is_underprovisioned for each in case.provisioning):
         return find_nothing(NAME, case, "Under pressure, so not too large.", {}, _evidence(case))
     if any(each.overprovisioned is None for each in case.provisioning):
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, _why_unknown(case))

@@ -21,7 +21,8 @@ _DEFAULTS: Final = RecordingSettings()
 class RecordingWriter:
     """A recording in the making; compressed where its name ends in `.gz`.
 
-    What was written more than a flush ago survives the death of the recorder.
+    What was written more than a flush ago survives the death of the recorder; a recording
+    without any snapshot leaves no file.
     """
 
     def __init__(self, path: Path, settings: RecordingSettings = _DEFAULTS) -> None:
@@ -69,8 +70,8 @@ class RecordingWriter:
         self._put([wall_step, snapshot.time - self._time, *readings])
         self._wall_time, self._time = snapshot.wall_time, snapshot.time
         if self._flushed is None or snapshot.time - self._flushed >= self._flush_interval:
-            self._flushed = snapshot.time
             self._flush()
+            self._flushed = snapshot.time
 
     def close(self) -> None:
         """Finish the file.
@@ -82,9 +83,13 @@ class RecordingWriter:
             try:
                 self._stream.close()
             finally:
+                # Closes the file even where it raises for what could not be written.
                 self._file.close()
         except OSError as error:
             raise RecordingError(f"{self._path}: cannot be written: {error.strerror}") from None
+        finally:
+            if self._flushed is None:
+                self._path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self

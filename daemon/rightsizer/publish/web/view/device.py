@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from rightsizer.domain.reading import Missing
 from rightsizer.domain.report import DeviceReport, Report
 from rightsizer.domain.state import State
 from rightsizer.domain.units import Nanoseconds
@@ -29,6 +30,7 @@ class DeviceView:
     state_name: str
     conditions: tuple[str, ...]
     tier: str
+    missing: tuple[str, ...]
     down: str
     """Why it does not answer, empty where it does."""
     last_sample: Moment | None
@@ -69,6 +71,7 @@ def device_view(
         if is_fresh
         else (),
         tier=report.tier,
+        missing=_missing(report),
         down=f"{spoken(report.down.reason)}: {report.down.detail.rstrip('.')}."
         if report.down
         else "",
@@ -82,6 +85,19 @@ def device_view(
         advice_count=sum(
             piece.is_open and device.uuid in piece.finding.devices for piece in node.advice
         ),
+    )
+
+
+def _missing(report: DeviceReport) -> tuple[str, ...]:
+    """Why signals have no value, one phrase a reason."""
+    if report.reading is None:
+        return ()
+    by_reason: dict[Missing, list[str]] = {}
+    for signal, reason in report.reading.missing.items():
+        by_reason.setdefault(reason, []).append(signal)
+    return tuple(
+        f"{spoken(reason)}: {', '.join(sorted(signals))}"
+        for reason, signals in sorted(by_reason.items())
     )
 
 

@@ -1,0 +1,31 @@
+"""A workload's key on the page: it breaks after its slashes, and says nothing but itself."""
+
+from dataclasses import replace
+
+import pytest
+
+from publish_reports import node_report
+from readings import workload
+from rightsizer.domain.workload import Holding
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.web.page import Page
+from rightsizer.publish.web.view.fit import FitSettings
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("bare", "bare"),
+        ("slurm/finetune-ddp", "slurm/<wbr/>finetune-ddp"),
+        ("a//b/", "a/<wbr/>/<wbr/>b/<wbr/>"),
+        ("k/<b>&amp;</b>", "k/<wbr/>&lt;b&gt;&amp;amp;&lt;/<wbr/>b&gt;"),
+    ],
+)
+def test_a_key_may_break_after_its_slashes_alone(key: str, shown: str) -> None:
+    """On the card of the GPU that its workload holds."""
+    report = node_report()
+    held = replace(report.devices[0], holdings=(Holding(replace(workload(), key=key), 1.0),))
+    report = replace(report, devices=(held, *report.devices[1:]), advice=())
+    page = Page(FreshnessSettings(), FitSettings(), 0.0)
+
+    assert f'<p class="owner">{shown}</p>' in page.render(report, report.wall_time).decode()
