@@ -18,6 +18,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from prometheus_server import binary
 from publish_reports import full_report, node_report
 from publish_stories import HOUR, INSTANCE, NOW, PARENT, uuid_of
 from rightsizer.domain.histogram import Histogram
@@ -28,7 +29,6 @@ from rightsizer.publish.metrics import Exposition, MetricsSettings
 from rightsizer.publish.metrics.families import BUCKET_EDGES, Families
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
-PROMTOOL = Path(__file__).parents[2] / ".cache/prometheus/usr/bin/promtool"
 DOWN = 5
 
 
@@ -107,11 +107,11 @@ def test_both_formats_parse_to_the_same_samples() -> None:
     assert len(samples[0]) > 1000
 
 
-@pytest.mark.skipif(not PROMTOOL.exists(), reason="promtool is not unpacked in .cache/prometheus")
+@pytest.mark.prometheus
 def test_promtool_has_no_complaint() -> None:
     """Prometheus's own linter accepts every name, type and help text."""
     checked = subprocess.run(
-        [PROMTOOL, "check", "metrics"],
+        [binary("promtool"), "check", "metrics"],
         input=exposition_of(full_report()).render().body,
         capture_output=True,
         check=False,
