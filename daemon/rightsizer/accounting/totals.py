@@ -53,11 +53,6 @@ class RunningTotals:
             signal_seconds=dict(self._signal_seconds),
         )
 
-    @property
-    def accounted(self) -> Nanoseconds:
-        """All the time that has a state."""
-        return self._states.total()
-
     def _add_signal(self, signal: Signal, value: float, duration: Nanoseconds) -> None:
         found = self._distributions.get(signal)
         if found is None:

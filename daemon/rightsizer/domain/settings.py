@@ -4,7 +4,7 @@ The configuration room turns such classes into a validated file format, a JSON s
 documentation; nothing else in the program holds a number that an operator may want to change.
 """
 
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -55,12 +55,3 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must t
 def bounds_of(declared: "Field[Any]") -> Bounds | None:
     """The bounds of a dataclass field, `None` for a field that groups other settings."""
     return cast(Bounds | None, declared.metadata.get("bounds"))
-
-
-def undocumented(settings: type) -> list[str]:
-    """Names of the fields of a settings class that say nothing of themselves."""
-    return [
-        declared.name
-        for declared in fields(settings)
-        if (bounds := bounds_of(declared)) is not None and not bounds.help
-    ]

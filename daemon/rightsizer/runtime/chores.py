@@ -41,7 +41,7 @@ class Chores:
         self._accountant, self._storage, self._clock = accountant, storage, clock
         self._ledger, self._rules, self._sink = ledger, rules, sink
         self._retention: Nanoseconds = nanoseconds(retention_seconds)
-        self._lock, self._flushing = threading.Lock(), threading.Lock()
+        self._flushing = threading.Lock()
         self._log = structlog.get_logger(component="recommender")
         self._judgements: tuple[Judgement, ...] = ()
         self.counts: Counter[str] = Counter({"history_writes": 0, "history_write_failures": 0})
@@ -71,16 +71,15 @@ class Chores:
             HistoryError: the ledger could not be saved; its events are told after a run that can.
         """
         now = self._clock.wall_time()
-        with self._lock:
-            open_now = self._ledger.open_now()
+        # The ledger needs no lock: the scheduler never runs this job twice at once, and others
+        # read only what is put up here whole.
         judgements = judge_all(
-            lambda span: self._accountant.cases(span, now), self._rules, open_now
+            lambda span: self._accountant.cases(span, now), self._rules, self._ledger.open_now()
         )
-        with self._lock:
-            events = self._ledger.update(judgements, now)
-            self._advice = self._ledger.advice()
-            self._judgements = judgements
-            self._untold.extend(events)
+        events = self._ledger.update(judgements, now)
+        self._advice = self._ledger.advice()
+        self._judgements = judgements
+        self._untold.extend(events)
         for event in events:
             self._count_outcome(event)
             self._log_event(event)

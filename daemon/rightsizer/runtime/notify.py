@@ -2,8 +2,7 @@
 
 import os
 import socket
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.domain.units import Nanoseconds
@@ -16,27 +15,17 @@ _NANOSECONDS_PER_MICROSECOND: Final = 1000
 class Notifier:
     """Tells systemd how the agent is."""
 
-    def __init__(
-        self,
-        environ: Mapping[str, str] = os.environ,
-        monotonic: Callable[[], Nanoseconds] = time.monotonic_ns,
-    ) -> None:
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         """A notifier of the manager that the environment names."""
         path = environ.get("NOTIFY_SOCKET", "")
         # A leading @ stands for the NUL of Linux's abstract addresses.
         self._address = path.replace("@", "\0", 1) if path.startswith("@") else path
-        self._monotonic = monotonic
         self.watchdog_interval: Final[Nanoseconds | None] = _watchdog_interval(environ)
         """How often to call `watchdog`: half of what the manager allows, `None` for never."""
 
     def ready(self) -> bool:
-        """Start-up or a reload is complete."""
+        """Start-up is complete."""
         return self._send("READY=1")
-
-    def reloading(self) -> bool:
-        """The configuration is being read anew; `ready` has to follow."""
-        microseconds = self._monotonic() // _NANOSECONDS_PER_MICROSECOND
-        return self._send(f"RELOADING=1\nMONOTONIC_USEC={microseconds}")
 
     def stopping(self) -> bool:
         """Shutdown has begun."""
