@@ -1,6 +1,7 @@
 """A GPU, or a MIG instance of one: what it is and what it could do at most."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 __all__ = ["Device", "MigInstance"]
 
@@ -41,6 +42,11 @@ class Device:
     memory_total_bytes: float | None = None
     power_limit_watts: float | None = None
     """The default limit; a reading's enforced limit goes before it."""
+    power_limit_minimum_watts: float | None = None
+    power_limit_maximum_watts: float | None = None
+    temperature_slowdown_celsius: float | None = None
+    """From here on the hardware slows the clocks down."""
+    temperature_shutdown_celsius: float | None = None
     sm_clock_maximum_hertz: float | None = None
     pcie_generation_maximum: int | None = None
     """What the device and its slot allow together."""
@@ -52,6 +58,8 @@ class Device:
     achievable_bandwidth_ratio: float = 0.8
     """What a good stream reaches of the memory bandwidth; the catalogue's where it has one."""
 
+    facts: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What else is known and does not change by itself: `vbios_version`, `compute_mode`."""
     assumed: tuple[str, ...] = ()
     """Names of the capacities that nobody stated and the catalogue's figures stand in for."""
 

@@ -42,6 +42,21 @@ _IDENTITY: Final = (
     ),
 )
 
+_NODE: Final = (
+    info(
+        "driver",
+        Origin.DRIVER,
+        "The driver's versions.",
+        *("driver_version", "cuda_version", "nvml_version"),
+    ),
+    info(
+        "topology_link",
+        Origin.DRIVER,
+        "The way between two GPUs, as `nvidia-smi topo -m` writes it; each pair once.",
+        *("uuid", "peer_uuid", "link"),
+    ),
+)
+
 _HEALTH: Final = (
     gauge("device_up", Origin.DRIVER, "Whether the device answers (1) or not (0).", "uuid"),
     info("device_down", Origin.DRIVER, "Why a device does not answer.", "uuid", "reason"),
@@ -56,6 +71,25 @@ _HEALTH: Final = (
         "device_capacity_ratio",
         Origin.DRIVER,
         "1 for a GPU, the share of its SMs for a MIG instance.",
+        "uuid",
+    ),
+    info(
+        "device_telemetry",
+        Origin.DRIVER,
+        "The telemetry tier of a device, and which source tells how busy it is.",
+        *("uuid", "tier", "source"),
+    ),
+    counter("xid_errors", Origin.DRIVER, "Xids since the agent started.", "uuid"),
+    counter(
+        "xid_code_errors",
+        Origin.DRIVER,
+        "Xids since the agent started, by code; a code's series begins with its first.",
+        *("uuid", "xid"),
+    ),
+    gauge(
+        "xid_last_timestamp_seconds",
+        Origin.DRIVER,
+        "When the last Xid came; absent before the first.",
         "uuid",
     ),
     gauge(
@@ -109,6 +143,39 @@ _ACCOUNTS: Final = (
     ),
 )
 
+_DETAILS: Final = (
+    info(
+        "device_facts",
+        Origin.DRIVER,
+        "What else is known of a device and does not change by itself.",
+        *("uuid", "vbios_version", "serial", "compute_mode", "persistence_mode", "ecc_mode"),
+    ),
+    gauge("nvlink_up", Origin.DRIVER, "Whether a link is up (1) or not (0).", "uuid", "link"),
+    counter("nvlink_receive_bytes", Origin.DRIVER, "Received over a link.", "uuid", "link"),
+    counter("nvlink_transmit_bytes", Origin.DRIVER, "Transmitted over a link.", "uuid", "link"),
+    counter(
+        "nvlink_link_errors",
+        Origin.DRIVER,
+        "Errors of a link since the driver was loaded, by kind.",
+        *("uuid", "link", "kind"),
+    ),
+    gauge("fabric_port_up", Origin.HOST, "Whether a port is active (1) or not (0).", "port"),
+    gauge(
+        "fabric_port_rate_bytes_per_second", Origin.HOST, "A port's rate in one direction.", "port"
+    ),
+    counter("fabric_port_receive_bytes", Origin.HOST, "Received by a port.", "port"),
+    counter("fabric_port_transmit_bytes", Origin.HOST, "Transmitted by a port.", "port"),
+    counter(
+        "fabric_port_transmit_wait",
+        Origin.HOST,
+        "Ticks during which a port had data and could not send it.",
+        "port",
+    ),
+    counter(
+        "fabric_port_errors", Origin.HOST, "Errors of a port, by the kernel's name.", "port", "kind"
+    ),
+)
+
 _READINGS: Final = (
     *SIGNAL_METRICS,
     gauge(
@@ -117,6 +184,7 @@ _READINGS: Final = (
         "Whether a reason holds the clocks where they are (1) or not (0).",
         *("uuid", "reason"),
     ),
+    *_DETAILS,
 )
 
 _PROVISIONING: Final = (
@@ -253,7 +321,7 @@ _AGENT: Final = (
 
 METRICS: Final[dict[str, MetricFamily]] = {
     metric.name: metric
-    for group in (_IDENTITY, _HEALTH, _ACCOUNTS, _READINGS, _PROVISIONING, _ADVICE, _AGENT)
+    for group in (_IDENTITY, _NODE, _HEALTH, _ACCOUNTS, _READINGS, _PROVISIONING, _ADVICE, _AGENT)
     for metric in group
 }
 """By name, in the order of the exposition."""

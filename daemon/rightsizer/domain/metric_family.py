@@ -36,6 +36,8 @@ class Origin(StrEnum):
     BASIC = "basic tier"
     POWER = "power tier"
     PROFILING = "profiling tier"
+    HOST = "host"
+    SERVING = "serving engine"
     ACCOUNTING = "accounting"
     ADVICE = "advice"
     AGENT = "agent"

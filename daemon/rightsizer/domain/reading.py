@@ -6,10 +6,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from rightsizer.domain.nvlink import Nvlink
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.units import Nanoseconds
 
-__all__ = ["Missing", "Process", "Reading"]
+__all__ = ["Missing", "Process", "ProcessKind", "Reading"]
 
 
 class Missing(StrEnum):
@@ -31,11 +32,25 @@ class Missing(StrEnum):
     """The driver did not answer in time."""
     LOST = "lost"
     """The device has left the bus or the driver was unloaded."""
+    SUSPENDED = "suspended"
+    """The kernel has put the device to sleep; asking would wake it."""
+    RELEASED = "released"
+    """Somebody asked for the device or its counters to be let go."""
     FAILED = "failed"
     """The driver answered with an error of its own."""
 
 
 _NOTHING: Final[Mapping[Signal, Missing]] = MappingProxyType({})
+_NO_ORIGINS: Final[Mapping[Signal, str]] = MappingProxyType({})
+
+
+class ProcessKind(StrEnum):
+    """How a process uses the device."""
+
+    COMPUTE = "compute"
+    GRAPHICS = "graphics"
+    MPS = "mps"
+    """A client of the multi-process service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +59,9 @@ class Process:
 
     pid: int
     memory_used_bytes: int | None = None
+    kind: ProcessKind = ProcessKind.COMPUTE
+    gpu_busy: float | None = None
+    """Its own share of time with a kernel resident; unknown on MIG instances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +75,9 @@ class Reading:
     missing: Mapping[Signal, Missing] = field(default_factory=lambda: _NOTHING)
     processes: tuple[Process, ...] | None = None
     """`None` where the processes are not known."""
+    nvlinks: tuple[Nvlink, ...] = ()
+    origins: Mapping[Signal, str] = field(default_factory=lambda: _NO_ORIGINS)
+    """Which way each value came, where there are several: `gpm`, `dcgm`, `utilization`."""
 
     def get(self, signal: Signal) -> float | None:
         """The value of a signal, `None` where it is missing."""

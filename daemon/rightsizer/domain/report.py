@@ -2,19 +2,33 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.device import Device
+from rightsizer.domain.fabric_port import FabricPort
 from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.reading import Reading
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.snapshot import CollectorOutcome, Down
 from rightsizer.domain.state import Cause, Condition, State, Tier
+from rightsizer.domain.topology import Topology
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.window import Provisioning
 from rightsizer.domain.workload import Holding
+from rightsizer.domain.xid import XidLog
 
-__all__ = ["AgentReport", "DeviceReport", "JobReport", "Report", "StripCell", "Totals"]
+__all__ = [
+    "AgentReport",
+    "DeviceReport",
+    "JobReport",
+    "NodeReport",
+    "Report",
+    "StripCell",
+    "Totals",
+]
+
+_NO_XIDS: Final = XidLog({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,21 @@ class DeviceReport:
     strip: tuple[StripCell, ...] = ()
     """The last day, oldest first."""
     holdings: tuple[Holding, ...] = ()
+    xids: XidLog = _NO_XIDS
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What the devices share."""
+
+    signals: Mapping[Signal, float] = field(default_factory=dict)
+    """The host's own."""
+    driver: Mapping[str, str] = field(default_factory=dict)
+    """Versions: `driver_version`, `cuda_version`, `nvml_version`."""
+    topology: Topology | None = None
+    ports: tuple[FabricPort, ...] = ()
+    released: str | None = None
+    """What was let go on request, `None` where nothing was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +139,4 @@ class Report:
     advice: tuple[Advice, ...]
     """Open advice first, then what was closed of late."""
     agent: AgentReport
+    node: NodeReport = field(default_factory=NodeReport)

@@ -3,10 +3,17 @@
 from typing import Final
 
 from rightsizer.domain.metric_family import MetricFamily, MetricKind, Origin
-from rightsizer.domain.signal import SIGNALS, Signal
+from rightsizer.domain.signal import (
+    COUNTER_SIGNALS,
+    HOST_SIGNALS,
+    SERVING_SIGNALS,
+    SIGNALS,
+    Signal,
+)
 from rightsizer.domain.units import Unit
 
 __all__ = [
+    "DETAIL_SIGNALS",
     "DISTRIBUTION_SIGNALS",
     "QUANTITY_SIGNALS",
     "RATIO_SIGNALS",
@@ -30,9 +37,11 @@ RATIO_SIGNALS: Final = (
     Signal.POWER,
     Signal.ENCODER,
     Signal.DECODER,
+    Signal.FAN_SPEED,
+    Signal.KV_CACHE_USED,
 )
 """The ratios that are exported as gauges. Links have theirs as bytes per second, their shares as
-the need of a resource; JPEG and optical flow engines are rare, and series are not free."""
+the need of a resource; JPEG and optical flow engines are rare."""
 
 DISTRIBUTION_SIGNALS: Final = (
     Signal.GPU_BUSY,
@@ -54,7 +63,6 @@ QUANTITY_SIGNALS: Final = (
     Signal.TEMPERATURE_CELSIUS,
     Signal.MEMORY_TEMPERATURE_CELSIUS,
     Signal.SM_CLOCK_HERTZ,
-    Signal.SM_CLOCK_MAXIMUM_HERTZ,
     Signal.MEMORY_CLOCK_HERTZ,
     Signal.PCIE_LINK_GENERATION,
     Signal.PCIE_LINK_WIDTH,
@@ -62,9 +70,34 @@ QUANTITY_SIGNALS: Final = (
     Signal.PCIE_TRANSMIT_BYTES_PER_SECOND,
     Signal.NVLINK_RECEIVE_BYTES_PER_SECOND,
     Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND,
+    Signal.NVLINK_LINKS_UP,
+    Signal.NVLINK_ERRORS,
+    Signal.PCIE_REPLAYS,
+    Signal.ECC_CORRECTED_ERRORS,
+    Signal.ECC_UNCORRECTED_ERRORS,
+    Signal.RETIRED_PAGES_CORRECTABLE,
+    Signal.RETIRED_PAGES_UNCORRECTABLE,
+    Signal.RETIRED_PAGES_PENDING,
+    Signal.REMAPPED_ROWS_UNCORRECTABLE,
+    Signal.REMAPPED_ROWS_PENDING,
+    Signal.REMAPPED_ROWS_FAILED,
+    Signal.RECOVERY_ACTION,
     Signal.PROCESS_COUNT,
+    Signal.REQUESTS_RUNNING,
+    Signal.REQUESTS_WAITING,
+    Signal.PREEMPTIONS,
+    Signal.TIME_TO_FIRST_TOKEN_SECONDS,
+    Signal.TIME_PER_OUTPUT_TOKEN_SECONDS,
+    Signal.REQUEST_LATENCY_SECONDS,
 )
 """The readings with a unit that are exported as they are."""
+
+DETAIL_SIGNALS: Final = tuple(
+    signal
+    for signal in Signal
+    if signal not in {*RATIO_SIGNALS, *QUANTITY_SIGNALS, Signal.CLOCK_EVENT_REASONS}
+)
+"""The rest, exported only where details are asked for: series are not free."""
 
 _PROFILING_SIGNALS: Final = frozenset(
     {
@@ -75,16 +108,27 @@ _PROFILING_SIGNALS: Final = frozenset(
         Signal.FP32_ACTIVE,
         Signal.FP16_ACTIVE,
         Signal.FP64_ACTIVE,
+        Signal.INTEGER_ACTIVE,
         Signal.DRAM_ACTIVE,
         Signal.NVLINK_RECEIVE_BYTES_PER_SECOND,
         Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND,
+    }
+)
+_HOST_SIGNALS: Final = frozenset(
+    {
+        *HOST_SIGNALS,
+        Signal.CPU_AFFINITY_LOCAL,
+        Signal.HOST_MEMORY_LOCAL,
+        Signal.INFINIBAND_RECEIVE,
+        Signal.INFINIBAND_TRANSMIT,
+        Signal.INFINIBAND_RECEIVE_BYTES_PER_SECOND,
+        Signal.INFINIBAND_TRANSMIT_BYTES_PER_SECOND,
     }
 )
 _POWER_SIGNALS: Final = frozenset(
     {Signal.POWER, Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, Signal.ENERGY_JOULES}
 )
 _IRREGULAR_NAMES: Final = {
-    Signal.ENERGY_JOULES: "rightsizer_energy_joules_total",
     # Prometheus keeps the suffix `_count` for histograms.
     Signal.PROCESS_COUNT: "rightsizer_device_processes",
 }
@@ -94,7 +138,8 @@ def signal_metric_name(signal: Signal) -> str:
     """The name of the metric that carries a signal's last reading."""
     if SIGNALS[signal].unit is Unit.RATIO:
         return f"rightsizer_{signal}_ratio"
-    return _IRREGULAR_NAMES.get(signal, f"rightsizer_{signal}")
+    suffix = "_total" if signal in COUNTER_SIGNALS else ""
+    return _IRREGULAR_NAMES.get(signal, f"rightsizer_{signal}{suffix}")
 
 
 def distribution_metric_name(signal: Signal) -> str:
@@ -105,12 +150,16 @@ def distribution_metric_name(signal: Signal) -> str:
 def _signal_origin(signal: Signal) -> Origin:
     if signal in _PROFILING_SIGNALS:
         return Origin.PROFILING
+    if signal in SERVING_SIGNALS:
+        return Origin.SERVING
+    if signal in _HOST_SIGNALS:
+        return Origin.HOST
     return Origin.POWER if signal in _POWER_SIGNALS else Origin.BASIC
 
 
 def _signal(signal: Signal) -> MetricFamily:
     name = signal_metric_name(signal)
-    kind = MetricKind.COUNTER if name.endswith("_total") else MetricKind.GAUGE
+    kind = MetricKind.COUNTER if signal in COUNTER_SIGNALS else MetricKind.GAUGE
     return MetricFamily(name, kind, SIGNALS[signal].meaning, ("uuid",), _signal_origin(signal))
 
 
@@ -128,5 +177,6 @@ SIGNAL_METRICS: Final = (
     *map(_distribution, DISTRIBUTION_SIGNALS),
     *map(_signal, RATIO_SIGNALS),
     *map(_signal, QUANTITY_SIGNALS),
+    *map(_signal, DETAIL_SIGNALS),
 )
 """In the order of the exposition."""

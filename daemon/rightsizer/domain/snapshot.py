@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rightsizer.domain.device import Device
+from rightsizer.domain.fabric_port import FabricPort
 from rightsizer.domain.reading import Missing, Reading
 from rightsizer.domain.signal import Signal
+from rightsizer.domain.topology import Topology
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.workload import Holding
+from rightsizer.domain.xid import XidLog
 
 __all__ = ["CollectorOutcome", "Down", "Snapshot"]
 
@@ -50,6 +53,15 @@ class Snapshot:
     """By name; empty for a source that only repeats what others collected."""
     abandoned_workers: int = 0
     """Threads that hang in the driver and were given up."""
+    topology: Topology | None = None
+    """`None` where nobody looked."""
+    xids: Mapping[str, XidLog] = field(default_factory=dict)
+    """By uuid, of devices that are down too."""
+    ports: tuple[FabricPort, ...] = ()
+    driver: Mapping[str, str] = field(default_factory=dict)
+    """Versions: `driver_version`, `cuda_version`, `nvml_version`."""
+    released: str | None = None
+    """What was let go on request and until when, `None` where nothing was."""
     trouble: str | None = None
     """Why the source offers no devices at all, `None` where it does."""
 

@@ -14,6 +14,9 @@ class WorkloadKind(StrEnum):
     CONTAINER = "container"
     SYSTEMD = "systemd"
     SESSION = "session"
+    USER = "user"
+    OTHER = "other"
+    """All that are too many to be named."""
     SIMULATED = "simulated"
     RECORDED = "recorded"
 
@@ -49,6 +52,8 @@ class Workload:
     namespace: str = ""
     pod: str = ""
     container: str = ""
+    step: str = ""
+    """A Slurm job's step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +62,5 @@ class Holding:
 
     workload: Workload
     share_ratio: float
+    has_process: bool = True
+    """Whether any of its processes is on the device; a scheduler may have given it for nothing."""
