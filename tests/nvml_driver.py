@@ -5,21 +5,24 @@ It is independent of the simulator: whatever offers NVML's functions can stand i
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pynvml
 
+from nvml_gpus import FakeGpu, FakeInstance
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.domain.units import nanoseconds
 from rightsizer.edge.clock import Clock, FastClock
+from rightsizer.telemetry.controls import Controls
 from rightsizer.telemetry.host import ProcHost
 from rightsizer.telemetry.live import LiveSettings, LiveSource
+from rightsizer.telemetry.neighbor import Neighbor
 from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.owners.known import KnownOwners
+from rightsizer.telemetry.surroundings import NodeEyes, Surroundings
 
 __all__ = ["FUNCTIONS", "FakeDriver", "FakeGpu", "FakeInstance", "installed", "reading", "tick"]
 
@@ -27,38 +30,6 @@ _OK = pynvml.NVML_SUCCESS
 _ABSENT = pynvml.NVML_ERROR_NOT_SUPPORTED
 _HANDLES_PER_GPU = 100
 _ALWAYS = ("nvmlShutdown", "nvmlGpmSampleFree")  # These need no driver.
-
-
-@dataclass
-class FakeInstance:
-    """A MIG instance of a fake GPU."""
-
-    uuid: str
-    profile: str = "1g.10gb"
-    gpu_instance_id: int = 7
-    slices: int = 1
-    memory_total: int = 10 << 30
-    processes: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass
-class FakeGpu:
-    """What the fake driver says of one GPU; `None` where it does not support the question."""
-
-    uuid: str
-    name: str = "NVIDIA H100 80GB HBM3"
-    bus_id: str = "00000000:17:00.0"
-    architecture: int = pynvml.NVML_DEVICE_ARCH_HOPPER
-    busy_percent: int = 42
-    memory_total: int = 80 << 30
-    memory_used: int = 8 << 30
-    power_milliwatts: int = 350_000
-    temperature: int = 55
-    processes: dict[int, int | None] = field(default_factory=dict)
-    instances: list[FakeInstance] | None = None
-    gpm: dict[int, float] | None = field(default_factory=lambda: {1: 90.0, 2: 80.0, 5: 60.0})
-    is_persistent: bool = True
-    is_lost: bool = False
 
 
 class FakeDriver:
@@ -71,6 +42,8 @@ class FakeDriver:
         self.closings = 0
         self.calls: list[str] = []
         self.lacking: set[str] = set()
+        self.more: dict[str, Callable[..., int]] = {}
+        """Functions beside the usual ones, or in their place."""
         self.codes: dict[str, int] = {}
         self.codes_of: dict[tuple[str, int], int] = {}
         """By function and index of the GPU."""
@@ -81,7 +54,7 @@ class FakeDriver:
         self.sampled_by: dict[int, set[int]] = {}
 
     def __getattr__(self, name: str) -> Callable[..., int]:
-        answer = _ANSWERS.get(name)
+        answer = self.more.get(name) or _ANSWERS.get(name)
         if answer is None or name in self.lacking:
             raise AttributeError(name)
 
@@ -114,19 +87,29 @@ class FakeDriver:
 
 @contextmanager
 def reading(
-    driver: object, clock: Clock, root: Path | None = None, **settings: Any
+    driver: object,
+    clock: Clock,
+    root: Path | None = None,
+    *,
+    controls: Controls | None = None,
+    neighbors: Sequence[Neighbor] = (),
+    **settings: Any,
 ) -> Iterator[LiveSource]:
     """A live source over the driver; its host is whatever stands under `root`."""
     root = root or Path("/nowhere")
+    sysfs = root / "sys"
+    host = ProcHost(root / "proc", root / "cgroup", clock, sysfs=sysfs)
+    owners = KnownOwners.on_host(root / "proc", sysfs=sysfs)
     with installed(driver):
         source = LiveSource(
             clock=clock,
             interval=nanoseconds(1),
             settings=LiveSettings(**settings),
             catalogue=built_in(),
-            owners=KnownOwners.on_host(root / "proc"),
-            host=ProcHost(root / "proc", root / "cgroup", clock),
-            sysfs=root / "sys",
+            surroundings=Surroundings(NodeEyes(host, owners, sysfs)),
+            sysfs=sysfs,
+            neighbors=neighbors,
+            controls=controls,
         )
         try:
             yield source
@@ -261,6 +244,7 @@ def _memory(driver: FakeDriver, handle: Any, info: Any) -> int:
     gpu, instance = _gpu(driver, handle), _instance(driver, handle)
     info._obj.total = instance.memory_total if instance else gpu.memory_total
     info._obj.used = gpu.memory_used
+    info._obj.free = info._obj.total - gpu.memory_used - (1 << 30)
     if hasattr(info._obj, "reserved"):
         info._obj.reserved = 1 << 30
     return int(_OK)
@@ -273,10 +257,14 @@ def _power(driver: FakeDriver, handle: Any, power: Any) -> int:
 
 
 def _fields(driver: FakeDriver, handle: Any, count: Any, values: Any) -> int:
+    gpu = _gpu(driver, handle)
+    known = {pynvml.NVML_FI_DEV_MEMORY_TEMP: gpu.temperature + 10, **gpu.fields}
     for index in range(count.value):
         value = values._obj[index]
-        value.nvmlReturn, value.valueType = _OK, pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
-        value.value.uiVal = _gpu(driver, handle).temperature + 10
+        found = known.get((value.fieldId, value.scopeId), known.get(value.fieldId))
+        value.nvmlReturn = _ABSENT if found is None else _OK
+        value.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+        value.value.ullVal = found or 0
     return int(_OK)
 
 

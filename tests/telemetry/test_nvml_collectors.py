@@ -27,6 +27,7 @@ def test_every_signal_has_its_unit() -> None:
         Signal.OFA: 0.05,
         Signal.MEMORY_USED_BYTES: 8 * 2**30,
         Signal.MEMORY_TOTAL_BYTES: 80 * 2**30,
+        Signal.MEMORY_FREE_BYTES: 71 * 2**30,
         Signal.MEMORY_RESERVED_BYTES: 2**30,
         Signal.POWER_WATTS: 350.0,
         Signal.POWER_LIMIT_WATTS: 700.0,
@@ -34,6 +35,8 @@ def test_every_signal_has_its_unit() -> None:
         Signal.SM_CLOCK_HERTZ: 1.41e9,
         Signal.MEMORY_CLOCK_HERTZ: 1.41e9,
         Signal.SM_CLOCK_MAXIMUM_HERTZ: 1.98e9,
+        Signal.MEMORY_CLOCK_MAXIMUM_HERTZ: 1.98e9,
+        Signal.VIDEO_CLOCK_HERTZ: 1.41e9,
         Signal.CLOCK_EVENT_REASONS: 4,
         Signal.TEMPERATURE_CELSIUS: 55,
         Signal.MEMORY_TEMPERATURE_CELSIUS: 65,
@@ -85,7 +88,7 @@ def test_unsupported_is_asked_once() -> None:
     assert found.get(Signal.POWER_LIMIT_WATTS) == 700
     assert [calls[name] for name in refused] == [1, 1]
     assert calls["nvmlGpmQueryDeviceSupport"] == 1
-    assert calls["nvmlDeviceGetEnforcedPowerLimit"] == 5
+    assert calls["nvmlDeviceGetClockInfo"] == 11
 
 
 def test_constant_facts_are_not_read_each_tick() -> None:

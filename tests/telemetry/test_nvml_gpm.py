@@ -3,6 +3,7 @@
 import threading
 
 import pynvml
+import pytest
 
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from rightsizer.domain.reading import Missing
@@ -94,7 +95,7 @@ def test_unsupported_metrics_are_not_asked_for_again() -> None:
         for _ in range(4):
             found = source.read().readings["GPU-0"]
             tick(clock)
-    assert wanted == [12, 3, 3]
+    assert wanted == [13, 3, 3]
     assert found.get(PIPE) == 0.6
     assert found.why_missing(Signal.DRAM_ACTIVE) is Missing.NOT_SUPPORTED
 
@@ -109,3 +110,53 @@ def test_device_without_any_metric_is_left_in_peace() -> None:
     assert driver.calls.count("nvmlGpmSampleGet") == 2
     assert found.why_missing(PIPE) is Missing.NOT_SUPPORTED
     assert found.get(Signal.GPU_BUSY) == 0.42
+
+
+def test_dead_counter_is_not_believed() -> None:
+    """GPM that reads 0 beside a busy GPU is replaced by the driver's own word, which is named."""
+    driver, clock = (
+        FakeDriver(FakeGpu("GPU-0", gpm={1: 0.0, 2: 0.0}, busy_percent=97)),
+        FastClock(0),
+    )
+    with reading(driver, clock) as source:
+        source.read()
+        tick(clock)
+        found = source.read().readings["GPU-0"]
+    assert found.get(Signal.GPU_BUSY) == 0.97
+    assert found.origins[Signal.GPU_BUSY] == "utilization"
+    assert found.origins[Signal.SM_ACTIVE] == "gpm"
+
+
+@pytest.mark.parametrize(
+    ("gpm", "percent", "busy"),
+    [
+        (0.0, 49, 0.0),  # The window of utilization is another one: a little is no proof.
+        (0.0, 50, 0.5),
+        (0.0, 101, 0.0),
+        (3.0, 100, 0.03),
+    ],
+)
+def test_counter_that_may_be_right_is_believed(gpm: float, percent: int, busy: float) -> None:
+    """Anything but 0, or a GPU that may well have been idle, leaves GPM its say."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm={1: gpm}, busy_percent=percent)), FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        tick(clock)
+        assert source.read().readings["GPU-0"].get(Signal.GPU_BUSY) == busy
+
+
+def test_failed_allocation_is_tried_again() -> None:
+    """A driver without room for buffers is asked again, and lends no buffer twice."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver.codes["nvmlGpmSampleAlloc"] = pynvml.NVML_ERROR_MEMORY
+    with reading(driver, clock) as source:
+        failed = source.read()
+        driver.codes.clear()
+        for _ in range(2):
+            tick(clock)
+            found = source.read().readings["GPU-0"]
+        assert driver.samples_alive == 2
+    assert failed.readings["GPU-0"].why_missing(PIPE) is Missing.FAILED
+    assert not failed.collectors["gpm"].success
+    assert found.get(PIPE) == 0.6
+    assert driver.samples_alive == 0

@@ -122,7 +122,10 @@ def test_fields_have_codes_of_their_own() -> None:
     with installed(Sensorless(FakeGpu("GPU-0"))):
         library = Library()
         handle = library.ask("nvmlDeviceGetHandleByIndex", 0)
-        answer = library.ask_field(handle, pynvml.NVML_FI_DEV_MEMORY_TEMP)
+        key = pynvml.NVML_FI_DEV_MEMORY_TEMP
+        answers = library.ask_fields(handle, (key,))
+    assert not isinstance(answers, Failure)
+    answer = answers[key]
     assert isinstance(answer, Failure)
     assert answer.reason is Missing.NOT_SUPPORTED
 

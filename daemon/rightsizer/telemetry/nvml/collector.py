@@ -7,6 +7,7 @@ from rightsizer.domain.device import Device
 from rightsizer.domain.signal import Signal
 from rightsizer.telemetry.nvml.draft import Draft
 from rightsizer.telemetry.nvml.handle import Handle
+from rightsizer.telemetry.nvml.library import FieldKey
 
 __all__ = ["Collector"]
 
@@ -19,6 +20,16 @@ class Collector:
     signals: tuple[Signal, ...]
     read: Callable[[Handle, Draft], None]
     """Asks the handle and puts each answer into the draft, failures too."""
+    part_of: str = ""
+    """The collector under whose name it is told how it fares; its own where there is none."""
+    fields: tuple[FieldKey, ...] = ()
+    """NVML's numbered fields that it takes from `Handle.field`: those of all collectors come in
+    one call a round."""
+    is_slow: bool = False
+    """Whether its signals change so slowly that they are read at the slow interval and hold."""
+    release: Callable[[Handle, Draft], None] | None = None
+    """Gives back the counters that it holds, when a profiler needs them, and puts into the draft
+    why its signals are missing meanwhile."""
     on_mig_parent: bool = True
     """Whether a GPU that is cut into MIG instances has these signals itself."""
     on_mig_instance: bool = False

@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Sequence
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,15 @@ from rightsizer.telemetry.worker import Crashed, Stuck, Worker
 __all__ = ["Connection"]
 
 _OPENING: Final = "NVML is being opened"
+
+
+class _Release(Enum):
+    """How far NVML is let go on request."""
+
+    NONE = auto()
+    WANTED = auto()
+    UNDER_WAY = auto()
+    DONE = auto()
 
 
 class Connection:
@@ -44,8 +54,17 @@ class Connection:
         self._reopening = False
         self._retired: tuple[Worker[Any, Any], ...] = ()
         self._is_waiting = False
+        self._release = _Release.NONE
         self.inventory: Inventory | None = None
         self.trouble: str | None = _OPENING
+        self.reason = Missing.LOST
+        """Why devices are absent while there is no inventory."""
+
+    @property
+    def is_released(self) -> bool:
+        """Whether NVML was let go and no thread is left inside of it."""
+        workers = (self._worker, *self._retired)
+        return self._release is _Release.DONE and not any(found.abandoned for found in workers)
 
     @property
     def may_reopen(self) -> bool:
@@ -57,6 +76,9 @@ class Connection:
 
         Waits for an answer, until a point on the monotonic clock, only while nothing is known.
         """
+        if self._release is not _Release.NONE:
+            self._advance_release()
+            return
         if not self._is_waiting and self._clock.time() >= self._due:
             self._begin()
         if self._is_waiting:
@@ -84,6 +106,29 @@ class Connection:
         self.inventory = None
         self.trouble = reason
 
+    def release(self, retired: Sequence[Worker[Any, Any]], reason: str) -> None:
+        """Shut NVML down and leave it so until `resume`.
+
+        Args:
+            retired: Closed workers that may still hold something of this opening.
+            reason: Why, for a person.
+        """
+        if self._release is _Release.NONE:
+            self._release = _Release.WANTED
+            self._retired = tuple(retired)
+        self.inventory = None
+        self.trouble = reason
+        self.reason = Missing.RELEASED
+
+    def resume(self) -> None:
+        """Open NVML again after a release."""
+        if self._release is not _Release.NONE:
+            self._release = _Release.NONE
+            self._retired = ()
+            self._due = self._clock.time()
+            self.trouble = _OPENING
+            self.reason = Missing.LOST
+
     def confirm(self) -> None:
         """Note that the devices answer: the next trouble is a new one."""
         self._back_off.reset()
@@ -92,6 +137,18 @@ class Connection:
         """Shut NVML down, unless it hangs."""
         self._worker.close()
         self._worker.join(deadline)
+
+    def _advance_release(self) -> None:
+        """Drop the answer under way, then close; a call that hangs is waited for."""
+        if self._is_waiting:
+            self._is_waiting = isinstance(self._worker.answer(time.monotonic()), Stuck)
+            if not self._is_waiting and self._release is _Release.UNDER_WAY:
+                self._release = _Release.DONE
+        if not self._is_waiting and self._release is _Release.WANTED:
+            retired, wait = self._retired, self._settings.deadline_seconds
+            if self._worker.ask(lambda driver: _close(driver, retired, wait)):
+                self._is_waiting = True
+                self._release = _Release.UNDER_WAY
 
     def _begin(self) -> None:
         if self._reopening:
@@ -113,6 +170,8 @@ class Connection:
         self._is_waiting = False
         if isinstance(answer, Inventory):
             self._accept(answer)
+        elif isinstance(answer, Failure) and answer.reason is Missing.RELEASED:
+            self._begin()  # It was taken back while it was being let go.
         else:
             self._refuse(answer)
 
@@ -130,12 +189,19 @@ class Connection:
         if answer.driver_is_gone or self.inventory is None:
             self.inventory = None
             self.trouble = explain(answer)
+            is_asleep = answer.reason is Missing.SUSPENDED
+            self.reason = Missing.SUSPENDED if is_asleep else Missing.LOST
         self._due = self._clock.time() + self._back_off.next()
 
 
-def _reopen(driver: Driver, retired: Sequence[Worker[Any, Any]], wait_seconds: float) -> Any:
+def _close(driver: Driver, retired: Sequence[Worker[Any, Any]], wait_seconds: float) -> Any:
     deadline = time.monotonic() + wait_seconds
     for worker in retired:
         worker.join(deadline)
     driver.close()
+    return Failure(Missing.RELEASED, "nvmlShutdown", "released")
+
+
+def _reopen(driver: Driver, retired: Sequence[Worker[Any, Any]], wait_seconds: float) -> Any:
+    _close(driver, retired, wait_seconds)
     return driver.look()

@@ -1,44 +1,68 @@
 """A reading in the making: collectors put answers in, what cannot be true stays out."""
 
 import math
+from dataclasses import replace
 from typing import Any, Final
 
-from rightsizer.domain.reading import Missing, Process, Reading
+from rightsizer.domain.nvlink import Nvlink
+from rightsizer.domain.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.units import Nanoseconds
+from rightsizer.telemetry.nvml.blank import is_blank
 from rightsizer.telemetry.nvml.failure import Failure
 
 __all__ = ["Draft"]
 
-# NVML's words for "no value", 32 and 64 bits wide, and DCGM's, which leak through.
-_BLANKS: Final = frozenset({2**32 - 1, 2**64 - 1, *range(0x7FFFFFFFFFFFFFF0, 0x7FFFFFFFFFFFFFF8)})
-_BENIGN: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NO_SAMPLE})
+_BENIGN: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NO_SAMPLE, Missing.RELEASED})
 
 
 class Draft:
     """What the collectors found of one device; the first value of a signal stays."""
 
-    __slots__ = ("failures", "lost", "processes", "troubled", "values")
+    __slots__ = (
+        "collecting",
+        "failures",
+        "lost",
+        "nvlinks",
+        "origins",
+        "other_processes",
+        "process_shares",
+        "processes",
+        "troubled",
+        "values",
+    )
 
     def __init__(self) -> None:
         """An empty draft."""
         self.values: dict[Signal, float] = {}
         self.failures: dict[Signal, Failure] = {}
+        self.origins: dict[Signal, str] = {}
         self.processes: tuple[Process, ...] | None = None
+        self.other_processes: tuple[Process, ...] = ()
+        """Those that do more than compute; a process may be on both lists."""
+        self.process_shares: dict[int, float] = {}
+        """By process, its own share of time with a kernel resident."""
+        self.nvlinks: tuple[Nvlink, ...] = ()
+        self.collecting = ""
+        """The collector at work: the origin of what is put in."""
         self.lost: Failure | None = None
         """The answer that says that the device is gone; nothing more need be asked."""
         self.troubled = False
         """Whether an answer was a failure that is nobody's normal case."""
 
-    def put(self, signal: Signal, answer: Any, scale: float = 1.0) -> None:
+    def put(
+        self, signal: Signal, answer: Any, scale: float = 1.0, *, may_be_negative: bool = False
+    ) -> None:
         """Take a number in the driver's unit, or a failure."""
         if isinstance(answer, Failure):
             self.fail(signal, answer)
         elif signal not in self.values:
-            if answer in _BLANKS or answer < 0 or not math.isfinite(answer):
+            is_negative = answer < 0 and not may_be_negative
+            if is_blank(answer) or is_negative or not math.isfinite(answer):
                 self.fail(signal, _invalid(signal, answer))
             else:
                 self.values[signal] = answer * scale
+                self.origins[signal] = self.collecting
 
     def put_percent(self, signal: Signal, answer: Any, overshoot_ratio: float = 0.0) -> None:
         """Take a percentage of capacity, or a failure; 1 at most."""
@@ -49,6 +73,7 @@ class Draft:
                 self.fail(signal, _invalid(signal, answer))
             else:
                 self.values[signal] = min(1.0, answer / 100)
+                self.origins[signal] = self.collecting
 
     def fail(self, signal: Signal, failure: Failure) -> None:
         """Note why a signal is missing; a second way that failed says more than an absent one."""
@@ -60,6 +85,23 @@ class Draft:
         if failure.reason not in _BENIGN:
             self.troubled = True
 
+    def replace(self, signal: Signal, value: float) -> None:
+        """Put a value in the place of another that cannot be true."""
+        self.values[signal] = value
+        self.origins[signal] = self.collecting
+
+    def adopt(self, other: "Draft") -> None:
+        """Take what an earlier round found, where there is nothing newer."""
+        for signal, value in other.values.items():
+            if signal not in self.values:
+                self.values[signal] = value
+                self.origins[signal] = other.origins[signal]
+        for signal, failure in other.failures.items():
+            self.failures.setdefault(signal, failure)
+        self.nvlinks = self.nvlinks or other.nvlinks
+        self.other_processes = self.other_processes or other.other_processes
+        self.process_shares = self.process_shares or other.process_shares
+
     def reading(self, uuid: str, time: Nanoseconds) -> Reading:
         """The finished reading."""
         missing = {
@@ -67,7 +109,26 @@ class Draft:
             for signal, failure in self.failures.items()
             if signal not in self.values
         }
-        return Reading(uuid, time, self.values, missing, self.processes)
+        processes = self._all_processes()
+        if processes:
+            self.values[Signal.PROCESS_COUNT] = len(processes)
+        return Reading(uuid, time, self.values, missing, processes, self.nvlinks, self.origins)
+
+    def _all_processes(self) -> tuple[Process, ...] | None:
+        if self.processes is None or not (self.other_processes or self.process_shares):
+            return self.processes
+        found = {process.pid: process for process in self.processes}
+        for other in self.other_processes:
+            known = found.get(other.pid)
+            if known is None:
+                found[other.pid] = other
+            elif other.kind is ProcessKind.MPS:
+                # Its clients are on the list of those that compute, too.
+                found[other.pid] = replace(known, kind=ProcessKind.MPS)
+        return tuple(
+            replace(process, gpu_busy=self.process_shares.get(process.pid))
+            for process in found.values()
+        )
 
 
 def _invalid(signal: Signal, answer: float) -> Failure:

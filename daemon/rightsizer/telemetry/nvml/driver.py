@@ -1,6 +1,7 @@
 """NVML opened and closed, and what an operator is told when it will not open."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
@@ -8,10 +9,14 @@ from typing import Final, Self
 import pynvml
 
 from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.domain.reading import Missing
 from rightsizer.telemetry.nvml.facts import Facts
 from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.inventory import Inventory, take_inventory
 from rightsizer.telemetry.nvml.library import Library
+from rightsizer.telemetry.nvml.peers import PeerReader
+from rightsizer.telemetry.nvml.wiring import WiringSurvey
+from rightsizer.telemetry.topology.bus import BusGpu, expected_gpus
 
 __all__ = ["Driver", "explain"]
 
@@ -29,8 +34,15 @@ _REMEDIES: Final[Mapping[int | None, str]] = MappingProxyType(
 )
 
 
+_ALL_ASLEEP: Final = Failure(
+    Missing.SUSPENDED, "the PCI bus", "all GPUs are asleep, and asking would wake them"
+)
+
+
 def explain(failure: Failure) -> str:
     """Why there is no driver, and what to do about it."""
+    if failure.reason is Missing.SUSPENDED:
+        return failure.detail
     return _REMEDIES.get(failure.code, f"NVML does not answer: {failure}")
 
 
@@ -41,29 +53,66 @@ class Driver:
         """Closed. Each opening takes the next generation."""
         self.library = Library()
         self._generations = generations
-        self._facts = Facts(self.library, catalogue, sysfs)
+        self._facts = Facts(self.library, catalogue, sysfs, WiringSurvey(self.library))
         self._generation: int | None = None
+        self._known: Inventory | None = None
+        self._peers = PeerReader(self.library)
+        self.versions: Mapping[str, str] = MappingProxyType({})
+        """Of what was opened last: `driver_version`, `cuda_version`, `nvml_version`."""
 
     def look(self) -> Inventory | Failure:
         """All devices; opens NVML where it is closed."""
+        bus = expected_gpus(self._facts.sysfs)
         if self._generation is None:
-            failure = self.library.ask("nvmlInit")
-            if isinstance(failure, Failure):
-                return failure
-            self._generation = next(self._generations)
-        found = take_inventory(self._facts, self._generation)
-        if isinstance(found, Failure) and found.driver_is_gone:
+            opened = self._open(bus)
+            if isinstance(opened, Failure):
+                return opened
+            self._generation = opened
+        found = take_inventory(self._facts, self._generation, self._known, bus)
+        if isinstance(found, Inventory):
+            told = self._peers.read(found)
+            found = self._known = replace(found, versions=self.versions, told=told)
+        elif found.driver_is_gone:
             self.close()
         return found
+
+    def _open(self, bus: Sequence[BusGpu]) -> int | Failure:
+        """Open NVML, without attaching it to all GPUs where some are asleep; its generation."""
+        if bus and all(gpu.is_asleep for gpu in bus):
+            return _ALL_ASLEEP
+        if any(gpu.is_asleep for gpu in bus):
+            opened = self.library.ask("nvmlInitWithFlags", pynvml.NVML_INIT_FLAG_NO_ATTACH)
+        else:
+            opened = self.library.ask("nvmlInit")
+        if isinstance(opened, Failure):
+            return opened
+        self.versions = MappingProxyType(_versions(self.library))
+        return next(self._generations)
 
     def close(self) -> None:
         """Close NVML; handles of this opening are worth nothing from here on."""
         if self._generation is not None:
             self.library.ask("nvmlShutdown")
-            self._generation = None
+            self._generation = self._known = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _versions(library: Library) -> dict[str, str]:
+    """What the driver says of itself; a version that it does not tell is left out."""
+    cuda = library.ask("nvmlSystemGetCudaDriverVersion_v2")
+    if isinstance(cuda, Failure):
+        cuda = library.ask("nvmlSystemGetCudaDriverVersion")
+    versions = {
+        "driver_version": library.ask("nvmlSystemGetDriverVersion"),
+        # 12040 is CUDA 12.4.
+        "cuda_version": cuda
+        if isinstance(cuda, Failure)
+        else f"{cuda // 1000}.{cuda % 1000 // 10}",
+        "nvml_version": library.ask("nvmlSystemGetNVMLVersion"),
+    }
+    return {name: str(told) for name, told in versions.items() if not isinstance(told, Failure)}

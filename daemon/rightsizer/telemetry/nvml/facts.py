@@ -11,10 +11,13 @@ import pynvml
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.domain.device import Device
+from rightsizer.telemetry.nvml.attributes import ask_constants, ask_modes
+from rightsizer.telemetry.nvml.blank import is_blank
 from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.library import Library
+from rightsizer.telemetry.nvml.wiring import Wiring, WiringSurvey
 
-__all__ = ["Facts", "describe_gpu"]
+__all__ = ["Facts", "describe_gpu", "with_modes"]
 
 _ARCHITECTURES: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -29,6 +32,10 @@ _ARCHITECTURES: Final[Mapping[int, str]] = MappingProxyType(
         10: "Blackwell",  # The oldest bindings that are allowed do not name it yet.
     }
 )
+_LINKED_FORMS: Final = ("SXM", "NVL")
+"""Forms of boards whose NVLinks all lead somewhere; a PCIe card's need a bridge."""
+_LOWEST_THRESHOLD, _HIGHEST_THRESHOLD = 50, 130
+"""Degrees Celsius that can be a threshold; newer boards answer with margins, or with nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +45,24 @@ class Facts:
     library: Library
     catalogue: Catalogue
     sysfs: Path
+    survey: WiringSurvey
 
     def ask(self, name: str, handle: Any, *arguments: Any) -> Any:
         """What the driver says of a device; `None` where it does not say."""
         answer = self.library.ask(name, handle, *arguments)
         return None if isinstance(answer, Failure) else answer
 
+    def number(self, name: str, handle: Any, *arguments: Any) -> Any:
+        """The same, where the answer is a number."""
+        answer = self.ask(name, handle, *arguments)
+        return None if answer is None or is_blank(answer) else answer
+
     def memory_total_bytes(self, handle: Any) -> float | None:
         """The framebuffer of a GPU or an instance."""
         memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
-        return float(memory.total) if memory is not None and memory.total else None
+        if memory is None or not memory.total or is_blank(memory.total):
+            return None
+        return float(memory.total)
 
     def numa_node(self, pci_bus_id: str | None) -> int | None:
         """The node that the kernel places a device on; it says -1 where it does not know."""
@@ -62,6 +77,28 @@ class Facts:
             return None
         return node if node >= 0 else None
 
+    def board(self, device: Device) -> Board | None:
+        """The catalogue's entry, where it knows the board."""
+        return None if device.board is None else self.catalogue.boards[device.board]
+
+    def wiring(self, handle: Any, device: Device, *, is_alone: bool) -> Wiring:
+        """Which NVLinks of a GPU lead somewhere; those of one that is alone on its node do not."""
+        board = self.board(device)
+        return self.survey.look(
+            device.uuid,
+            handle,
+            is_fixed=board is not None
+            and board.form_factor.startswith(_LINKED_FORMS)
+            and not is_alone,
+            board_bytes_per_second=None if board is None else board.nvlink_bytes_per_second,
+        )
+
+    def threshold_celsius(self, handle: Any, threshold: int) -> float | None:
+        """A temperature at which the hardware acts."""
+        found = self.ask("nvmlDeviceGetTemperatureThreshold", handle, threshold)
+        is_plausible = found is not None and _LOWEST_THRESHOLD <= found <= _HIGHEST_THRESHOLD
+        return float(found) if is_plausible else None
+
 
 def describe_gpu(facts: Facts, handle: Any, index: int, *, has_mig_instances: bool) -> Device:
     """A physical GPU. One that does not tell its uuid goes by its index."""
@@ -69,7 +106,8 @@ def describe_gpu(facts: Facts, handle: Any, index: int, *, has_mig_instances: bo
     pci = facts.ask("nvmlDeviceGetPciInfo", handle)
     pci_bus_id = None if pci is None else str(pci.busId).lower()
     power_limit = facts.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
-    sm_clock = facts.ask("nvmlDeviceGetMaxClockInfo", handle, pynvml.NVML_CLOCK_SM)
+    limits = facts.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (0, 0)
+    sm_clock = facts.number("nvmlDeviceGetMaxClockInfo", handle, pynvml.NVML_CLOCK_SM)
     device = Device(
         uuid=facts.ask("nvmlDeviceGetUUID", handle) or f"index:{index}",
         index=index,
@@ -79,13 +117,43 @@ def describe_gpu(facts: Facts, handle: Any, index: int, *, has_mig_instances: bo
         numa_node=facts.numa_node(pci_bus_id),
         has_mig_instances=has_mig_instances,
         memory_total_bytes=facts.memory_total_bytes(handle),
-        power_limit_watts=power_limit / 1e3 if power_limit else None,
+        power_limit_watts=_watts(power_limit),
+        power_limit_minimum_watts=_watts(limits[0]),
+        power_limit_maximum_watts=_watts(limits[1]),
+        temperature_slowdown_celsius=facts.threshold_celsius(
+            handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
+        ),
+        temperature_shutdown_celsius=facts.threshold_celsius(
+            handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN
+        ),
         sm_clock_maximum_hertz=sm_clock * 1e6 if sm_clock else None,
-        pcie_generation_maximum=facts.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
-        pcie_width_maximum=facts.ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
+        pcie_generation_maximum=facts.number("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+        pcie_width_maximum=facts.number("nvmlDeviceGetMaxPcieLinkWidth", handle),
+        facts=ask_constants(facts.ask, handle),
     )
     board = facts.catalogue.find(name)
     return device if board is None else _with_board(device, board)
+
+
+def with_modes(facts: Facts, handle: Any, device: Device, wiring: Wiring) -> Device:
+    """The GPU with what may change while NVML is open: modes, and the NVLinks that are up."""
+    return replace(
+        device,
+        facts={**device.facts, **ask_modes(facts.ask, handle)},
+        nvlink_bytes_per_second=_nvlink_bytes_per_second(wiring, facts.board(device)),
+    )
+
+
+def _nvlink_bytes_per_second(wiring: Wiring, board: Board | None) -> float | None:
+    """What the links that are up carry; the catalogue's figure where the driver does not tell."""
+    leads_nowhere = wiring.count is not None and not wiring.links
+    if leads_nowhere or wiring.bytes_per_second is not None:
+        return wiring.bytes_per_second
+    return (board.nvlink_bytes_per_second or None) if board is not None else None
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return milliwatts / 1e3 if milliwatts and not is_blank(milliwatts) else None
 
 
 def _with_board(device: Device, board: Board) -> Device:
@@ -93,7 +161,6 @@ def _with_board(device: Device, board: Board) -> Device:
         device,
         board=board.key,
         architecture=device.architecture or board.architecture,
-        nvlink_bytes_per_second=board.nvlink_bytes_per_second or None,
         achievable_compute_ratio=board.achievable_compute_ratio,
         achievable_bandwidth_ratio=board.achievable_bandwidth_ratio,
     )

@@ -30,6 +30,11 @@ class Failure:
         return self.code in _DRIVER_GONE
 
     @property
+    def is_unsupported(self) -> bool:
+        """Whether asking again is of no use."""
+        return self.reason is Missing.NOT_SUPPORTED
+
+    @property
     def is_unknown(self) -> bool:
         """Whether the driver does not know either; when repeated, only opening it again helps."""
         return bool(self.code == pynvml.NVML_ERROR_UNKNOWN)

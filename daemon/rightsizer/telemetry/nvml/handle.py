@@ -1,13 +1,16 @@
 """A device as its one thread asks it: what it does not offer is asked for once."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
+
+import pynvml
 
 from rightsizer.domain.reading import Missing
 from rightsizer.edge.clock import Clock
 from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.inventory import Target
-from rightsizer.telemetry.nvml.library import Library
+from rightsizer.telemetry.nvml.library import FieldKey, Library
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
 __all__ = ["Handle"]
@@ -22,6 +25,10 @@ class Held(Protocol):
 
 H = TypeVar("H", bound=Held)
 _FIELD: Final = "field"
+_NOT_FETCHED: Final = Failure(
+    Missing.NOT_READ, "nvmlDeviceGetFieldValues", "the field was not asked for"
+)
+_REFUSAL: Final = pynvml.NVML_ERROR_INVALID_ARGUMENT
 
 
 class Handle:
@@ -38,6 +45,7 @@ class Handle:
         self._unsupported: dict[Hashable, Failure] = {}
         self._constant: dict[Hashable, Any] = {}
         self._held: dict[Hashable, Held] = {}
+        self._fields: Mapping[FieldKey, Any] = {}
 
     def ask(self, name: str, *arguments: Hashable) -> Any:
         """What the driver says of this device, or a `Failure`.
@@ -49,12 +57,41 @@ class Handle:
             key, self.library.ask(name, self.target.handle, *arguments)
         )
 
-    def ask_field(self, field_id: int) -> Any:
-        """The value of one of NVML's numbered fields, or a `Failure`."""
-        key = (_FIELD, field_id)
-        return self._unsupported.get(key) or self._remember(
-            key, self.library.ask_field(self.target.handle, field_id)
-        )
+    def fetch_fields(self, keys: Sequence[FieldKey]) -> None:
+        """Ask for numbered fields in one call, for `field` to give out in this round."""
+        wanted = tuple(key for key in keys if (_FIELD, key) not in self._unsupported)
+        answers = self.ask_fields(wanted)
+        for key, answer in answers.items():
+            self._remember((_FIELD, key), answer)
+        self._fields = answers
+
+    def ask_fields(self, keys: Sequence[FieldKey]) -> Mapping[FieldKey, Any]:
+        """Numbered fields in a call of their own, each a value or a `Failure`; none is kept."""
+        answers = self.library.ask_fields(self.target.handle, keys) if keys else {}
+        return self._one_by_one(keys, answers) if isinstance(answers, Failure) else answers
+
+    def field(self, key: FieldKey) -> Any:
+        """The value of a numbered field that was fetched for this round, or a `Failure`."""
+        answer = self._fields.get(key, _NOT_FETCHED)
+        return self._unsupported.get((_FIELD, key), answer)
+
+    def field_or_ask(self, key: FieldKey, name: str, *arguments: Hashable) -> Any:
+        """The value of a field, or what a function says where there is no such field."""
+        answer = self.field(key)
+        if isinstance(answer, Failure) and answer.reason is Missing.NOT_SUPPORTED:
+            return self.ask(name, *arguments)
+        return answer
+
+    def _one_by_one(self, keys: Sequence[FieldKey], failure: Failure) -> dict[FieldKey, Any]:
+        """Each field alone, where a driver refuses them all for the sake of one."""
+        if failure.code != _REFUSAL:
+            return dict.fromkeys(keys, failure)
+        if len(keys) == 1:
+            return dict.fromkeys(keys, replace(failure, reason=Missing.NOT_SUPPORTED))
+        answers: dict[FieldKey, Any] = {}
+        for key in keys:
+            answers.update(self.ask_fields((key,)))
+        return answers
 
     def ask_first(self, *calls: tuple[Any, ...]) -> Any:
         """The answer to the first call that is supported; older drivers know only the later."""
@@ -83,7 +120,7 @@ class Handle:
         return held  # type: ignore[return-value] # The dictionary pairs each maker with its own.
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Give back everything that is held."""
         for held in self._held.values():
             held.close()
         self._held.clear()

@@ -1,17 +1,30 @@
 """What is behind the driver: its GPUs and their MIG instances, with the handles to ask them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pynvml
 
 from rightsizer.domain.device import Device
-from rightsizer.telemetry.nvml.facts import Facts, describe_gpu
+from rightsizer.domain.reading import Missing
+from rightsizer.telemetry.nvml.blank import is_blank
+from rightsizer.telemetry.nvml.facts import Facts, describe_gpu, with_modes
 from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.mig import describe_instance
+from rightsizer.telemetry.nvml.mig import Parent, describe_instance
+from rightsizer.telemetry.nvml.wiring import UNKNOWN_WIRING, Wiring
+from rightsizer.telemetry.topology.address import kernel_address
+from rightsizer.telemetry.topology.bus import BusGpu
+from rightsizer.telemetry.topology.told import Told
 
 __all__ = ["Gpu", "Inventory", "Target", "take_inventory"]
+
+_NOTHING_TOLD: Final = Told()
+_DRIVER: Final = "nvidia"
+_ASLEEP: Final = Failure(Missing.SUSPENDED, "the PCI bus", "the kernel has put the GPU to sleep")
+_NOT_OFFERED: Final = Failure(
+    Missing.LOST, "the PCI bus", "the GPU is there, and the driver does not offer it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +34,8 @@ class Target:
     device: Device
     handle: Any = field(compare=False)
     parent_handle: Any = field(compare=False, default=None)
+    wiring: Wiring = UNKNOWN_WIRING
+    """Its NVLinks; a change makes it another target, whose links are asked afresh."""
 
     @property
     def sampled_handle(self) -> Any:
@@ -52,42 +67,104 @@ class Inventory:
     gpus: tuple[Gpu, ...]
     unopened: Mapping[int, Failure] = field(default_factory=dict)
     """GPUs that the driver counts and does not give a handle for, by index."""
+    hidden: Mapping[str, Failure] = field(default_factory=dict)
+    """GPUs that are on the bus and not among these, by PCI address: asleep, or not offered."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of the driver: `driver_version`, `cuda_version`, `nvml_version`."""
+    told: Told = _NOTHING_TOLD
+    """Of the GPUs' places and the ways between them."""
 
 
-def take_inventory(facts: Facts, generation: int) -> Inventory | Failure:
-    """Ask the driver for all of its devices."""
+def take_inventory(
+    facts: Facts,
+    generation: int,
+    known: Inventory | None = None,
+    bus: Sequence[BusGpu] = (),
+) -> Inventory | Failure:
+    """Ask the driver for all of its devices.
+
+    Args:
+        facts: Where facts come from.
+        generation: Which opening of NVML this is.
+        known: What the same opening offered before; facts that cannot change are taken from it.
+        bus: The GPUs that the kernel sees; those asleep are not asked, for that would wake them.
+    """
+    before = {} if known is None else {gpu.whole.device.uuid: gpu for gpu in known.gpus}
+    if any(gpu.is_asleep for gpu in bus):
+        return _take_awake(facts, generation, before, bus)
     count = facts.library.ask("nvmlDeviceGetCount")
     if isinstance(count, Failure):
         return count
+    if is_blank(count):
+        return Failure(Missing.INVALID, "nvmlDeviceGetCount", f"the driver answered {count}")
     gpus: list[Gpu] = []
     unopened: dict[int, Failure] = {}
     for index in range(count):
         handle = facts.library.ask("nvmlDeviceGetHandleByIndex", index)
         if not isinstance(handle, Failure):
-            gpus.append(_gpu(facts, handle, index))
+            gpus.append(_gpu(facts, handle, index, before, is_alone=count == 1))
         elif handle.driver_is_gone:
             return handle
         else:
             unopened[index] = handle
-    return Inventory(generation, tuple(gpus), unopened)
+    return Inventory(generation, tuple(gpus), unopened, _hidden(bus, gpus))
 
 
-def _gpu(facts: Facts, handle: Any, index: int) -> Gpu:
+def _take_awake(
+    facts: Facts, generation: int, before: Mapping[str, Gpu], bus: Sequence[BusGpu]
+) -> Inventory | Failure:
+    """The GPUs that are awake, each by its address: counting them would wake the others."""
+    gpus: list[Gpu] = []
+    for found in bus:
+        if found.is_asleep:
+            continue
+        handle = facts.library.ask("nvmlDeviceGetHandleByPciBusId", found.pci_bus_id.encode())
+        if not isinstance(handle, Failure):
+            index = facts.ask("nvmlDeviceGetIndex", handle)
+            place = len(gpus) if index is None else index
+            gpus.append(_gpu(facts, handle, place, before, is_alone=len(bus) == 1))
+        elif handle.driver_is_gone:
+            return handle
+    return Inventory(generation, tuple(gpus), hidden=_hidden(bus, gpus))
+
+
+def _hidden(bus: Sequence[BusGpu], gpus: Sequence[Gpu]) -> Mapping[str, Failure]:
+    offered = {kernel_address(gpu.whole.device.pci_bus_id) for gpu in gpus}
+    return {
+        found.pci_bus_id: _ASLEEP if found.is_asleep else _NOT_OFFERED
+        for found in bus
+        # One that another driver has was taken away on purpose.
+        if found.pci_bus_id not in offered and found.driver_name == _DRIVER
+    }
+
+
+def _gpu(
+    facts: Facts, handle: Any, index: int, before: Mapping[str, Gpu], *, is_alone: bool
+) -> Gpu:
     mode = facts.ask("nvmlDeviceGetMigMode", handle)
     has_mig = mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
-    whole = Target(describe_gpu(facts, handle, index, has_mig_instances=has_mig), handle)
-    persistence = facts.ask("nvmlDeviceGetPersistenceMode", handle)
+    known = before.get(facts.ask("nvmlDeviceGetUUID", handle) or "")
+    if (
+        known is not None
+        and known.whole.device.index == index
+        and known.whole.device.has_mig_instances == has_mig
+    ):
+        device = known.whole.device
+    else:
+        device = describe_gpu(facts, handle, index, has_mig_instances=has_mig)
+    wiring = facts.wiring(handle, device, is_alone=is_alone)
+    whole = Target(with_modes(facts, handle, device, wiring), handle, wiring=wiring)
     return Gpu(
         whole,
         tuple(_instances(facts, whole)) if has_mig else (),
-        is_persistent=persistence != pynvml.NVML_FEATURE_DISABLED,
+        is_persistent=whole.device.facts.get("persistence_mode") != "disabled",
     )
 
 
 def _instances(facts: Facts, whole: Target) -> Iterator[Target]:
-    slices = facts.ask("nvmlDeviceGetMaxMigDeviceCount", whole.handle) or 0
+    slices = facts.number("nvmlDeviceGetMaxMigDeviceCount", whole.handle) or 0
+    parent = Parent(whole.device, whole.handle, slices)
     for place in range(slices):
         handle = facts.ask("nvmlDeviceGetMigDeviceHandleByIndex", whole.handle, place)
         if handle is not None:
-            device = describe_instance(facts, handle, whole.device, place, slices)
-            yield Target(device, handle, whole.handle)
+            yield Target(describe_instance(facts, handle, parent, place), handle, whole.handle)

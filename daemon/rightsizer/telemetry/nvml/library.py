@@ -1,6 +1,6 @@
 """The thin edge over the bindings: the library below them, and calls that never raise."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -9,7 +9,10 @@ import pynvml
 from rightsizer.domain.reading import Missing
 from rightsizer.telemetry.nvml.failure import Failure, failure_of
 
-__all__ = ["Library", "use_library"]
+__all__ = ["FieldKey", "Library", "use_library"]
+
+FieldKey = int | tuple[int, int]
+"""A numbered field, or one with its scope: a link's number, or all ones for all links."""
 
 
 def use_library(library: object | None) -> None:
@@ -48,22 +51,31 @@ class Library:
         finally:
             self.asking = None
 
-    def ask_field(self, device: Any, field_id: int) -> Any:
-        """The value of one of NVML's numbered fields, or a `Failure`.
+    def ask_fields(self, device: Any, keys: Sequence[FieldKey]) -> dict[FieldKey, Any] | Failure:
+        """The values of NVML's numbered fields in one call, each a value or a `Failure`.
 
-        A field has a code of its own inside a call that succeeds.
+        A field has a code of its own inside a call that succeeds; the whole call may fail too.
         """
-        call = f"nvmlDeviceGetFieldValues({field_id})"
-        answer = self.ask("nvmlDeviceGetFieldValues", device, (field_id,))
+        answer = self.ask("nvmlDeviceGetFieldValues", device, keys)
         if isinstance(answer, Failure):
             return answer
-        field = answer[0]
-        if field.nvmlReturn != pynvml.NVML_SUCCESS:
-            return failure_of(pynvml.NVMLError(field.nvmlReturn), call)
+        return {key: _value(key, field) for key, field in zip(keys, answer, strict=True)}
+
+
+def _value(key: FieldKey, field: Any) -> Any:
+    code = field.nvmlReturn
+    if code == pynvml.NVML_SUCCESS:
         member = _MEMBERS.get(field.valueType)
-        if member is None:
-            return Failure(Missing.INVALID, call, f"unknown value type {field.valueType}")
-        return getattr(field.value, member)
+        if member is not None:
+            return getattr(field.value, member)
+        return Failure(Missing.INVALID, _call(key), f"unknown value type {field.valueType}")
+    if code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
+        return Failure(Missing.NOT_SUPPORTED, _call(key), "the driver does not know this field")
+    return failure_of(pynvml.NVMLError(code), _call(key))
+
+
+def _call(key: FieldKey) -> str:
+    return f"nvmlDeviceGetFieldValues({key})"
 
 
 _MEMBERS: Final[Mapping[int, str]] = MappingProxyType(

@@ -1,19 +1,33 @@
 """What a MIG instance is, and which part of its GPU."""
 
 import re
+from dataclasses import dataclass
 from typing import Any, Final
+
+import pynvml
 
 from rightsizer.catalogue.board import MigProfile
 from rightsizer.domain.device import Device, MigInstance
 from rightsizer.telemetry.nvml.facts import Facts
 
-__all__ = ["describe_instance"]
+__all__ = ["Parent", "describe_instance"]
 
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")
 _COMPUTE_INSTANCE: Final = re.compile(r"^\d+c\.")
+_PROFILE_COUNT: Final = pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT
 
 
-def describe_instance(facts: Facts, handle: Any, parent: Device, place: int, slices: int) -> Device:
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A GPU that is cut into instances."""
+
+    device: Device
+    handle: Any
+    slices: int
+    """How many of the smallest instances it holds at most."""
+
+
+def describe_instance(facts: Facts, handle: Any, parent: Parent, place: int) -> Device:
     """A MIG instance; what belongs to the whole board (power, PCIe, NVLink) stays unknown.
 
     Args:
@@ -21,61 +35,99 @@ def describe_instance(facts: Facts, handle: Any, parent: Device, place: int, sli
         handle: The instance's own handle.
         parent: The GPU that it is a part of.
         place: The instance's number on its parent.
-        slices: How many of the smallest instances the parent holds at most.
     """
     name = str(facts.ask("nvmlDeviceGetName", handle) or "")
-    memory_total = facts.memory_total_bytes(handle)
+    whole = parent.device
     return Device(
-        uuid=facts.ask("nvmlDeviceGetUUID", handle) or f"{parent.uuid}/{place}",
-        index=parent.index,
-        name=name or parent.name,
-        board=parent.board,
-        architecture=parent.architecture,
-        pci_bus_id=parent.pci_bus_id,
-        numa_node=parent.numa_node,
-        mig=_part(facts, handle, parent, name, place, slices),
-        memory_total_bytes=memory_total,
-        sm_clock_maximum_hertz=parent.sm_clock_maximum_hertz,
-        achievable_compute_ratio=parent.achievable_compute_ratio,
-        achievable_bandwidth_ratio=parent.achievable_bandwidth_ratio,
+        uuid=facts.ask("nvmlDeviceGetUUID", handle) or f"{whole.uuid}/{place}",
+        index=whole.index,
+        name=name or whole.name,
+        board=whole.board,
+        architecture=whole.architecture,
+        pci_bus_id=whole.pci_bus_id,
+        numa_node=whole.numa_node,
+        mig=_part(facts, handle, parent, name, place),
+        memory_total_bytes=facts.memory_total_bytes(handle),
+        sm_clock_maximum_hertz=whole.sm_clock_maximum_hertz,
+        achievable_compute_ratio=whole.achievable_compute_ratio,
+        achievable_bandwidth_ratio=whole.achievable_bandwidth_ratio,
     )
 
 
-def _part(  # noqa: PLR0913, PLR0917 - the same as above, and the name.
-    facts: Facts, handle: Any, parent: Device, name: str, place: int, slices: int
-) -> MigInstance:
+def _part(facts: Facts, handle: Any, parent: Parent, name: str, place: int) -> MigInstance:
+    told_id = facts.ask("nvmlDeviceGetGpuInstanceId", handle)
+    attributes = facts.ask("nvmlDeviceGetAttributes_v2", handle)
     match = _PROFILE.search(name)
-    profile = match.group(1) if match else ""
-    known = _catalogue_profile(facts, parent, profile)
-    gpu_instance_id = facts.ask("nvmlDeviceGetGpuInstanceId", handle)
-    compute_share = _compute_share(facts, handle, slices)
+    profile = match.group(1) if match else _profile(facts, parent, told_id, attributes)
+    known = _catalogue_profile(facts, parent.device, profile)
+    slices = attributes.computeInstanceSliceCount if attributes is not None else 0
+    compute_share = min(1.0, max(slices, 1) / max(parent.slices, 1))
     # `1c.3g.40gb` computes with a third of what its GPU instance `3g.40gb` has.
     has_all_compute = not _COMPUTE_INSTANCE.match(profile)
     return MigInstance(
-        parent_uuid=parent.uuid,
+        parent_uuid=parent.device.uuid,
         profile=profile,
-        gpu_instance_id=place if gpu_instance_id is None else gpu_instance_id,
+        gpu_instance_id=place if told_id is None else told_id,
         compute_instance_id=facts.ask("nvmlDeviceGetComputeInstanceId", handle) or 0,
         compute_share=known.compute_share if known and has_all_compute else compute_share,
         memory_share=known.memory_share
         if known
-        else _memory_share(facts, handle, parent, compute_share),
+        else _memory_share(facts, handle, parent.device, compute_share),
+    )
+
+
+def _profile(facts: Facts, parent: Parent, gpu_instance_id: int | None, attributes: Any) -> str:
+    """The profile's name as its GPU lists it, where the device's name does not tell.
+
+    Asking an instance for its profile takes privileges; without them its size says which it is.
+    """
+    profiles = [
+        profile
+        for number in range(_PROFILE_COUNT)
+        if (profile := facts.ask("nvmlDeviceGetGpuInstanceProfileInfo", parent.handle, number))
+    ]
+    instance = facts.ask("nvmlDeviceGetGpuInstanceById", parent.handle, gpu_instance_id or 0)
+    info = None if instance is None else facts.ask("nvmlGpuInstanceGetInfo", instance)
+    fitting = [
+        profile
+        for profile in profiles
+        if (profile.id == info.profileId if info is not None else _fits(profile, attributes))
+    ]
+    match = _PROFILE.search(str(fitting[0].name)) if fitting else None
+    if match is None:
+        return ""
+    is_part = (
+        attributes is not None
+        and attributes.computeInstanceSliceCount < attributes.gpuInstanceSliceCount
+    )
+    prefix = f"{attributes.computeInstanceSliceCount}c." if is_part else ""
+    return prefix + match.group(1)
+
+
+def _fits(profile: Any, attributes: Any) -> bool:
+    """Whether a GPU instance of this profile has these slices, memory and engines."""
+    return attributes is not None and (
+        profile.sliceCount,
+        profile.memorySizeMB,
+        profile.decoderCount,
+        profile.jpegCount,
+        profile.ofaCount,
+    ) == (
+        attributes.gpuInstanceSliceCount,
+        attributes.memorySizeMB,
+        attributes.sharedDecoderCount,
+        attributes.sharedJpegCount,
+        attributes.sharedOfaCount,
     )
 
 
 def _catalogue_profile(facts: Facts, parent: Device, profile: str) -> MigProfile | None:
-    if parent.board is None:
+    board = facts.board(parent)
+    if board is None:
         return None
     # Media extensions (`1g.10gb+me`) change neither compute nor memory.
     name = _COMPUTE_INSTANCE.sub("", profile).partition("+")[0]
-    profiles = facts.catalogue.boards[parent.board].mig_profiles
-    return next((known for known in profiles if known.name == name), None)
-
-
-def _compute_share(facts: Facts, handle: Any, slices: int) -> float:
-    attributes = facts.ask("nvmlDeviceGetAttributes_v2", handle)
-    mine = attributes.computeInstanceSliceCount if attributes is not None else 0
-    return min(1.0, max(mine, 1) / max(slices, 1))
+    return next((known for known in board.mig_profiles if known.name == name), None)
 
 
 def _memory_share(facts: Facts, handle: Any, parent: Device, otherwise: float) -> float:

@@ -1,6 +1,8 @@
 """The devices that were seen: one that the driver no longer offers stays listed as down."""
 
+import itertools
 from collections.abc import Mapping
+from typing import Final
 
 from rightsizer.domain.device import Device
 from rightsizer.domain.reading import Missing
@@ -8,8 +10,13 @@ from rightsizer.domain.snapshot import Down
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.inventory import Inventory
+from rightsizer.telemetry.topology.address import kernel_address
 
 __all__ = ["Roster"]
+
+_NOTHING: Final = Inventory(-1, ())
+_NOT_OFFERED: Final = "the driver no longer offers it"
+_PLACEHOLDERS: Final = ("index:", "pci:")
 
 
 class Roster:
@@ -25,27 +32,34 @@ class Roster:
         self.absent: Mapping[str, Down] = {}
         """Those that the driver does not offer, and why."""
 
-    def update(self, inventory: Inventory | None, trouble: str | None, now: Nanoseconds) -> None:
+    def update(
+        self,
+        inventory: Inventory | None,
+        trouble: str | None,
+        now: Nanoseconds,
+        reason: Missing = Missing.LOST,
+    ) -> None:
         """Compare with what the driver offers now.
 
         Args:
             inventory: All that it offers; `None` while it cannot be asked.
             trouble: Why it cannot be asked.
             now: On the steady clock.
+            reason: Why devices are absent that the driver does not offer.
         """
-        present: dict[str, Device] = {}
-        unopened: Mapping[int, Failure] = {}
-        if inventory is not None:
-            unopened = inventory.unopened
-            targets = [target for gpu in inventory.gpus for target in gpu.targets]
-            present = {target.device.uuid: target.device for target in targets}
-        self._seen.update(dict.fromkeys(present, now))
+        offered = inventory or _NOTHING
+        targets = [target for gpu in offered.gpus for target in gpu.targets]
+        present = {target.device.uuid: target.device for target in targets}
+        is_released = inventory is None and reason is Missing.RELEASED
+        # What was let go on request may be away for days and is not forgotten.
+        self._seen.update(dict.fromkeys(self._devices if is_released else present, now))
         self._devices.update(present)
         self._forget(present, now)
-        self._list_unopened(present, unopened, now)
+        self._list_unopened(present, offered.unopened, now)
+        self._list_hidden(offered.hidden, now)
         self.devices = tuple(sorted(self._devices.values(), key=_order))
         self.absent = {
-            uuid: _down(device, unopened, trouble)
+            uuid: _down(device, offered, Down(reason, trouble or _NOT_OFFERED))
             for uuid, device in self._devices.items()
             if uuid not in present
         }
@@ -68,16 +82,26 @@ class Roster:
             self._devices[device.uuid] = device
             self._seen[device.uuid] = now
 
+    def _list_hidden(self, hidden: Mapping[str, Failure], now: Nanoseconds) -> None:
+        """A GPU that only the bus knows goes by its address, behind all that have an index."""
+        listed = {kernel_address(device.pci_bus_id) for device in self._devices.values()}
+        following = itertools.count(
+            1 + max((device.index for device in self._devices.values()), default=-1)
+        )
+        for address in sorted(hidden.keys() - listed):
+            device = Device(f"pci:{address}", next(following), pci_bus_id=address)
+            self._devices[device.uuid] = device
+            self._seen[device.uuid] = now
+
 
 def _is_placeholder(device: Device) -> bool:
-    return device.uuid == f"index:{device.index}" and not device.name
+    return not device.name and device.uuid.startswith(_PLACEHOLDERS)
 
 
-def _down(device: Device, unopened: Mapping[int, Failure], trouble: str | None) -> Down:
-    failure = unopened.get(device.index)
-    if failure is not None:
-        return Down(failure.reason, str(failure))
-    return Down(Missing.LOST, trouble or "the driver no longer offers it")
+def _down(device: Device, offered: Inventory, otherwise: Down) -> Down:
+    address = kernel_address(device.pci_bus_id) or ""
+    failure = offered.unopened.get(device.index) or offered.hidden.get(address)
+    return Down(failure.reason, str(failure)) if failure is not None else otherwise
 
 
 def _order(device: Device) -> tuple[int, str, int, int]:

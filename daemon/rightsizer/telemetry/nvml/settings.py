@@ -19,6 +19,15 @@ class LiveSettings:
         maximum=60.0,
         source="Leaves a fifth of the default interval for everything else.",
     )
+    slow_interval_seconds: float = setting(
+        10.0,
+        help="How often that is read which changes slowly: errors, limits, links, fans. It holds "
+        "for twice as long.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+        source="dcgm-exporter reads all its fields every 30 s by default",
+    )
     enumeration_interval_seconds: float = setting(
         60.0,
         help="How often devices are looked for, so that hotplug and MIG changes are seen.",
@@ -92,6 +101,14 @@ class LiveSettings:
         minimum=0.0,
         maximum=1.0,
         source="DCGM issue 152: SM activity slightly above 100 % on MIG.",
+    )
+    suspect_busy_ratio: float = setting(
+        0.5,
+        help="Busy share from which on a GPM that says 0 is not believed.",
+        unit="ratio",
+        minimum=0.01,
+        maximum=1.0,
+        source="dcgm-exporter#662: profiling values silently 0 while utilization is not",
     )
     disabled_collectors: tuple[str, ...] = setting(
         ("pcie_throughput",),

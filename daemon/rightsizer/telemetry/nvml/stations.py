@@ -1,7 +1,9 @@
 """One worker for each GPU: asked together, waited for together, and none holds up another."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.snapshot import CollectorOutcome, Down
@@ -22,6 +24,8 @@ class _Station:
     generation: int
     worker: Worker[Session, Round]
     is_asked: bool = False
+    holds_counters: bool = True
+    """Whether its last round may have left samples with the driver."""
     unknown_rounds: int = 0
     """How many rounds in a row brought nothing but unknown errors."""
 
@@ -29,8 +33,17 @@ class _Station:
 class Stations:
     """The workers, by the uuids of their GPUs; they outlive inventories, so hangs stay counted."""
 
-    def __init__(self, *, clock: Clock, settings: LiveSettings) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        settings: LiveSettings,
+        sysfs: Path = Path("/sys"),
+        counters_are_released: Callable[[], bool] = lambda: False,
+    ) -> None:
         """No GPU, no worker."""
+        self._sysfs = sysfs
+        self._counters_are_released = counters_are_released
         self._clock = clock
         self._settings = settings
         self._workers: dict[str, Worker[Session, Round]] = {}
@@ -46,6 +59,11 @@ class Stations:
     def abandoned(self) -> int:
         """How many threads hang in the driver and were given up."""
         return sum(worker.abandoned for worker in self._workers.values())
+
+    @property
+    def counters_held(self) -> int:
+        """How many GPUs have not let their profiling counters go since that was asked."""
+        return sum(1 for station in self._stations.values() if station.holds_counters)
 
     @property
     def is_unknown_for_long(self) -> bool:
@@ -86,7 +104,14 @@ class Stations:
 
     def _station(self, gpu: Gpu, generation: int) -> _Station:
         device = gpu.whole.device
-        enter = partial(Session, gpu, clock=self._clock, settings=self._settings)
+        enter = partial(
+            Session,
+            gpu,
+            clock=self._clock,
+            settings=self._settings,
+            sysfs=self._sysfs,
+            counters_are_released=self._counters_are_released,
+        )
         worker = self._workers.get(device.uuid)
         if worker is None:
             worker = self._workers[device.uuid] = Worker(
@@ -103,6 +128,7 @@ class Stations:
         worker = station.worker
         answer = worker.answer(deadline) if station.is_asked else worker.stuck()
         if isinstance(answer, Round):
+            station.holds_counters = answer.holds_counters
             station.unknown_rounds = station.unknown_rounds + 1 if answer.is_unknown else 0
             return answer
         down, failed = _stuck(answer) if isinstance(answer, Stuck) else _crashed(answer)

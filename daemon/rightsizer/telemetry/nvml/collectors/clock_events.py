@@ -20,4 +20,6 @@ def _read(handle: Handle, draft: Draft) -> None:
     draft.put(Signal.CLOCK_EVENT_REASONS, handle.ask_first(*_FORMS))
 
 
-CLOCK_EVENTS: Final = Collector("clock_events", (Signal.CLOCK_EVENT_REASONS,), _read)
+CLOCK_EVENTS: Final = Collector(
+    "clock_events", (Signal.CLOCK_EVENT_REASONS,), _read, part_of="clocks"
+)

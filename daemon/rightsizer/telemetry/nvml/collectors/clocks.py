@@ -1,4 +1,4 @@
-"""SM and memory clocks, and the highest SM clock."""
+"""SM and memory clocks, and the highest that they can be."""
 
 from typing import Final
 
@@ -9,22 +9,43 @@ from rightsizer.telemetry.nvml.collector import Collector
 from rightsizer.telemetry.nvml.draft import Draft
 from rightsizer.telemetry.nvml.handle import Handle
 
-__all__ = ["CLOCKS"]
+__all__ = ["CLOCKS", "CLOCK_LIMITS"]
 
 _MEGAHERTZ: Final = 1e6
+_CURRENT: Final = (
+    (Signal.SM_CLOCK_HERTZ, pynvml.NVML_CLOCK_SM),
+    (Signal.MEMORY_CLOCK_HERTZ, pynvml.NVML_CLOCK_MEM),
+)
+_MAXIMUM: Final = (
+    (Signal.SM_CLOCK_MAXIMUM_HERTZ, pynvml.NVML_CLOCK_SM),
+    (Signal.MEMORY_CLOCK_MAXIMUM_HERTZ, pynvml.NVML_CLOCK_MEM),
+)
+_APPLICATION: Final = (
+    # The bindings know no application clock of the SMs; the graphics clock drives them.
+    (Signal.SM_CLOCK_APPLICATION_HERTZ, pynvml.NVML_CLOCK_GRAPHICS),
+    (Signal.MEMORY_CLOCK_APPLICATION_HERTZ, pynvml.NVML_CLOCK_MEM),
+)
 
 
 def _read(handle: Handle, draft: Draft) -> None:
-    sm_clock = handle.ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM)
-    memory_clock = handle.ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM)
-    sm_maximum = handle.ask_once("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM)
-    draft.put(Signal.SM_CLOCK_HERTZ, sm_clock, _MEGAHERTZ)
-    draft.put(Signal.MEMORY_CLOCK_HERTZ, memory_clock, _MEGAHERTZ)
-    draft.put(Signal.SM_CLOCK_MAXIMUM_HERTZ, sm_maximum, _MEGAHERTZ)
+    for signal, clock in _CURRENT:
+        draft.put(signal, handle.ask("nvmlDeviceGetClockInfo", clock), _MEGAHERTZ)
 
 
-CLOCKS: Final = Collector(
-    "clocks",
-    (Signal.SM_CLOCK_HERTZ, Signal.MEMORY_CLOCK_HERTZ, Signal.SM_CLOCK_MAXIMUM_HERTZ),
-    _read,
+def _read_limits(handle: Handle, draft: Draft) -> None:
+    for signal, clock in _MAXIMUM:
+        draft.put(signal, handle.ask_once("nvmlDeviceGetMaxClockInfo", clock), _MEGAHERTZ)
+    for signal, clock in _APPLICATION:
+        draft.put(signal, handle.ask("nvmlDeviceGetApplicationsClock", clock), _MEGAHERTZ)
+    video = handle.ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_VIDEO)
+    draft.put(Signal.VIDEO_CLOCK_HERTZ, video, _MEGAHERTZ)
+
+
+CLOCKS: Final = Collector("clocks", tuple(signal for signal, _ in _CURRENT), _read)
+CLOCK_LIMITS: Final = Collector(
+    "clock_limits",
+    (*(signal for signal, _ in (*_MAXIMUM, *_APPLICATION)), Signal.VIDEO_CLOCK_HERTZ),
+    _read_limits,
+    is_slow=True,
+    part_of="clocks",
 )

@@ -24,6 +24,7 @@ _PERCENT: Final = (
     (Signal.FP64_ACTIVE, pynvml.NVML_GPM_METRIC_FP64_UTIL),
     (Signal.FP32_ACTIVE, pynvml.NVML_GPM_METRIC_FP32_UTIL),
     (Signal.FP16_ACTIVE, pynvml.NVML_GPM_METRIC_FP16_UTIL),
+    (Signal.INTEGER_ACTIVE, pynvml.NVML_GPM_METRIC_INTEGER_UTIL),
 )
 _MEBIBYTES_PER_SECOND: Final = (
     (Signal.PCIE_TRANSMIT_BYTES_PER_SECOND, pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC),
@@ -37,6 +38,9 @@ _MEBIBYTE: Final = 2.0**20
 _FIRST: Final = Failure(Missing.NO_SAMPLE, "nvmlGpmSampleGet", "the first of two samples")
 _UNSUPPORTED: Final = Failure(
     Missing.NOT_SUPPORTED, "nvmlGpmQueryDeviceSupport", "the device has no GPM"
+)
+_RELEASED: Final = Failure(
+    Missing.RELEASED, "nvmlGpmSampleGet", "the counters were released for a profiler"
 )
 
 
@@ -55,11 +59,12 @@ class _Sampler:
         self._want(_METRICS)
         self._buffers: list[Any] = []
         self._sampled_at: int | None = None
+        self._is_supported = False
         self._refused: Failure | None = None
 
     def sample(self) -> Failure | None:
         """Take a sample and the metrics since the one before; `None` when they are there."""
-        failure = self._refused or self._allocate()
+        failure = self._why_not() or self._allocate()
         if failure is not None:
             return failure
         now = self._handle.clock.time()
@@ -96,11 +101,19 @@ class _Sampler:
         for signal, failure in self._absent.items():
             draft.fail(signal, failure)
 
+    def release(self, draft: Draft) -> None:
+        """Free the buffers for as long as a profiler needs the counters."""
+        self.close()
+        failure = self._why_not() or _RELEASED
+        for signal, _ in _METRICS:
+            draft.fail(signal, self._absent.get(signal, failure))
+
     def close(self) -> None:
         """Free the buffers."""
         for buffer in self._buffers:
             self._handle.library.ask("nvmlGpmSampleFree", buffer)
         self._buffers.clear()
+        self._sampled_at = None
 
     def _want(self, metrics: Sequence[tuple[Signal, int]]) -> None:
         """Have the next evaluations ask for these metrics alone."""
@@ -118,26 +131,27 @@ class _Sampler:
         else:
             draft.fail(signal, failure)
 
-    def _allocate(self) -> Failure | None:
-        if self._buffers:
-            return None
+    def _why_not(self) -> Failure | None:
+        """Why the device gives no samples; asked until the driver has told."""
+        if self._is_supported or self._refused is not None:
+            return self._refused
         support = self._handle.library.ask(
             "nvmlGpmQueryDeviceSupport", self._handle.target.sampled_handle
         )
-        if not isinstance(support, Failure) and not support.isSupportedDevice:
-            support = _UNSUPPORTED
         if not isinstance(support, Failure):
-            return self._allocate_buffers()
-        if support.reason is Missing.NOT_SUPPORTED:
+            self._is_supported = bool(support.isSupportedDevice)
+            self._refused = None if self._is_supported else _UNSUPPORTED
+            return self._refused
+        if support.is_unsupported:
             self._refused = support
         return support
 
-    def _allocate_buffers(self) -> Failure | None:
-        for _ in range(2):
+    def _allocate(self) -> Failure | None:
+        for _ in range(2 - len(self._buffers)):
             buffer = self._handle.library.ask("nvmlGpmSampleAlloc")
             if isinstance(buffer, Failure):
                 self.close()
-                return buffer
+                return self._give_up(buffer)
             self._buffers.append(buffer)
         return None
 
@@ -151,16 +165,19 @@ class _Sampler:
                 "nvmlGpmMigSampleGet", target.sampled_handle, mig.gpu_instance_id, buffer
             )
         )
-        if not isinstance(answer, Failure):
-            return None
-        if answer.reason is Missing.NOT_SUPPORTED:
-            self._refused = answer
-        return answer
+        return self._give_up(answer) if isinstance(answer, Failure) else None
 
     def _evaluate(self) -> Failure | None:
         self._query.sample1, self._query.sample2 = self._buffers
         answer = self._handle.library.ask("nvmlGpmMetricsGet", self._query)
-        return answer if isinstance(answer, Failure) else None
+        return self._give_up(answer) if isinstance(answer, Failure) else None
+
+    def _give_up(self, failure: Failure) -> Failure:
+        """The failure; one that will not pass leaves nothing held and nothing asked."""
+        if failure.is_unsupported:
+            self._refused = failure
+            self.close()
+        return failure
 
 
 def _read(handle: Handle, draft: Draft) -> None:
@@ -180,4 +197,5 @@ GPM: Final = Collector(
     on_mig_parent=False,
     on_mig_instance=True,
     settles=True,
+    release=lambda handle, draft: handle.hold(_Sampler).release(draft),
 )

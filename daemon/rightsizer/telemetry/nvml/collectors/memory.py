@@ -4,6 +4,7 @@ from typing import Final
 
 import pynvml
 
+from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import Signal
 from rightsizer.telemetry.nvml.collector import Collector
 from rightsizer.telemetry.nvml.draft import Draft
@@ -12,28 +13,28 @@ from rightsizer.telemetry.nvml.handle import Handle
 
 __all__ = ["MEMORY"]
 
-_SIGNALS: Final = (
-    Signal.MEMORY_USED_BYTES,
-    Signal.MEMORY_TOTAL_BYTES,
-    Signal.MEMORY_RESERVED_BYTES,
+_PARTS: Final = (
+    (Signal.MEMORY_USED_BYTES, "used"),
+    (Signal.MEMORY_TOTAL_BYTES, "total"),
+    (Signal.MEMORY_FREE_BYTES, "free"),
+    (Signal.MEMORY_RESERVED_BYTES, "reserved"),
 )
 # The first form counts the driver's own part as used; only older drivers need it.
 _FORMS: Final = (
     ("nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2),
     ("nvmlDeviceGetMemoryInfo",),
 )
+_OLD: Final = Failure(
+    Missing.NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo", "the driver tells no reserved memory"
+)
 
 
 def _read(handle: Handle, draft: Draft) -> None:
     answer = handle.ask_first(*_FORMS)
-    if isinstance(answer, Failure):
-        for signal in _SIGNALS:
-            draft.fail(signal, answer)
-        return
-    draft.put(Signal.MEMORY_USED_BYTES, answer.used, 1.0)
-    draft.put(Signal.MEMORY_TOTAL_BYTES, answer.total, 1.0)
-    if hasattr(answer, "reserved"):
-        draft.put(Signal.MEMORY_RESERVED_BYTES, answer.reserved, 1.0)
+    for signal, part in _PARTS:
+        draft.put(signal, answer if isinstance(answer, Failure) else getattr(answer, part, _OLD))
 
 
-MEMORY: Final = Collector("memory", _SIGNALS, _read, on_mig_instance=True)
+MEMORY: Final = Collector(
+    "memory", tuple(signal for signal, _ in _PARTS), _read, on_mig_instance=True
+)

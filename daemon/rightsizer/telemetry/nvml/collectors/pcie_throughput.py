@@ -26,5 +26,5 @@ def _read(handle: Handle, draft: Draft) -> None:
 
 
 PCIE_THROUGHPUT: Final = Collector(
-    "pcie_throughput", tuple(signal for signal, _ in _COUNTERS), _read
+    "pcie_throughput", tuple(signal for signal, _ in _COUNTERS), _read, part_of="pcie"
 )

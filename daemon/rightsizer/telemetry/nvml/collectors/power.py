@@ -1,6 +1,8 @@
-"""Power draw, the limit in force and energy; for whole boards only."""
+"""Power draw and energy; for whole boards only."""
 
 from typing import Final
+
+import pynvml
 
 from rightsizer.domain.signal import Signal
 from rightsizer.telemetry.nvml.collector import Collector
@@ -9,16 +11,21 @@ from rightsizer.telemetry.nvml.handle import Handle
 
 __all__ = ["POWER"]
 
-_CALLS: Final = (
-    (Signal.POWER_WATTS, "nvmlDeviceGetPowerUsage"),
-    (Signal.POWER_LIMIT_WATTS, "nvmlDeviceGetEnforcedPowerLimit"),
-    (Signal.ENERGY_JOULES, "nvmlDeviceGetTotalEnergyConsumption"),
-)
+_MILLI: Final = 1e-3
+_ENERGY: Final = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 
 
 def _read(handle: Handle, draft: Draft) -> None:
-    for signal, call in _CALLS:
-        draft.put(signal, handle.ask(call), 1e-3)
+    # A mean over a second from Ampere on but for GA100, the present draw before.
+    draft.put(Signal.POWER_WATTS, handle.ask("nvmlDeviceGetPowerUsage"), _MILLI)
+    energy = handle.field_or_ask(_ENERGY, "nvmlDeviceGetTotalEnergyConsumption")
+    draft.put(Signal.ENERGY_JOULES, energy, _MILLI)
 
 
-POWER: Final = Collector("power", tuple(signal for signal, _ in _CALLS), _read, settles=True)
+POWER: Final = Collector(
+    "power",
+    (Signal.POWER_WATTS, Signal.ENERGY_JOULES),
+    _read,
+    fields=(_ENERGY,),
+    settles=True,
+)

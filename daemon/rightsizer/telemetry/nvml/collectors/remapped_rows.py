@@ -1,0 +1,36 @@
+"""Memory rows replaced by spare ones: how boards from Ampere on deal with bad memory."""
+
+from typing import Final
+
+import pynvml
+
+from rightsizer.domain.signal import Signal
+from rightsizer.telemetry.nvml.collector import Collector
+from rightsizer.telemetry.nvml.draft import Draft
+from rightsizer.telemetry.nvml.handle import Handle
+
+__all__ = ["REMAPPED_ROWS"]
+
+_FIELDS: Final = (
+    (Signal.REMAPPED_ROWS_CORRECTABLE, pynvml.NVML_FI_DEV_REMAPPED_COR),
+    (Signal.REMAPPED_ROWS_UNCORRECTABLE, pynvml.NVML_FI_DEV_REMAPPED_UNC),
+    (Signal.REMAPPED_ROWS_PENDING, pynvml.NVML_FI_DEV_REMAPPED_PENDING),
+    (Signal.REMAPPED_ROWS_FAILED, pynvml.NVML_FI_DEV_REMAPPED_FAILURE),
+)
+"""In the order in which the function gives them."""
+
+
+def _read(handle: Handle, draft: Draft) -> None:
+    for place, (signal, field) in enumerate(_FIELDS):
+        answer = handle.field_or_ask(field, "nvmlDeviceGetRemappedRows")
+        draft.put(signal, answer[place] if isinstance(answer, tuple) else answer)
+
+
+REMAPPED_ROWS: Final = Collector(
+    "remapped_rows",
+    tuple(signal for signal, _ in _FIELDS),
+    _read,
+    fields=tuple(field for _, field in _FIELDS),
+    is_slow=True,
+    part_of="health",
+)

@@ -1,0 +1,135 @@
+"""Which NVLinks of a GPU lead somewhere: a card without a bridge has links, all of them down."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pynvml
+
+from rightsizer.telemetry.nvml.failure import Failure
+from rightsizer.telemetry.nvml.library import Library
+
+__all__ = ["UNKNOWN_WIRING", "Wiring", "WiringSurvey", "link_is_up"]
+
+_STATE: Final = pynvml.NVML_FI_DEV_NVLINK_GET_STATE
+_SPEED: Final = pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
+_ACTIVE, _ASLEEP = 1, 2
+_BYTES_PER_MEGABYTE: Final = 1e6
+_BLANK: Final = 2**32 - 1
+_MOST_LINKS: Final = 36
+"""Of any board; the oldest bindings allowed know of half as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """The NVLinks of a GPU as they were at the last look for devices."""
+
+    count: int | None
+    """How many the board has; `None` where the driver does not tell."""
+    links: tuple[int, ...] = ()
+    """Numbers of those that lead somewhere, whether they are up or not."""
+    up: tuple[int, ...] = ()
+    bytes_per_second: float | None = None
+    """One direction over those that are up; `None` where no speed is told."""
+
+
+UNKNOWN_WIRING: Final = Wiring(None)
+
+
+def link_is_up(state: int) -> bool:
+    """Whether NVML's state of a link is one that carries data; an idle link may be asleep."""
+    return state in {_ACTIVE, _ASLEEP}
+
+
+class WiringSurvey:
+    """Looks at the links of GPUs, and remembers which were ever up: those lead somewhere."""
+
+    def __init__(self, library: Library) -> None:
+        """Nothing was seen yet."""
+        self._library = library
+        self._counts: dict[str, int] = {}
+        self._seen: dict[str, frozenset[int]] = {}
+        self._last: dict[str, Wiring] = {}
+
+    def look(
+        self, uuid: str, handle: Any, *, is_fixed: bool, board_bytes_per_second: float | None
+    ) -> Wiring:
+        """The wiring as it is now.
+
+        Args:
+            uuid: Of the GPU.
+            handle: Its handle.
+            is_fixed: Whether all links of such a board lead somewhere by construction.
+            board_bytes_per_second: What the catalogue says of all links together: the driver
+                counts what framing takes, which carries no data.
+        """
+        count = self._count(uuid, handle)
+        if not count:
+            return UNKNOWN_WIRING if count is None else Wiring(0)
+        states, speeds = self._states(handle, count)
+        if not states:
+            return self._last.get(uuid, UNKNOWN_WIRING)
+        up = frozenset(link for link, state in states.items() if link_is_up(state))
+        seen = self._seen[uuid] = self._seen.get(uuid, frozenset()) | up
+        most = board_bytes_per_second / count if board_bytes_per_second else None
+        wiring = self._last[uuid] = Wiring(
+            count,
+            tuple(range(count)) if is_fixed else tuple(sorted(seen)),
+            tuple(sorted(up)),
+            _total(up, speeds, most),
+        )
+        return wiring
+
+    def _count(self, uuid: str, handle: Any) -> int | None:
+        """How many links the board has; asked until the driver has told."""
+        if uuid not in self._counts:
+            key = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
+            answers = self._library.ask_fields(handle, (key,))
+            told = answers if isinstance(answers, Failure) else answers[key]
+            if isinstance(told, Failure):
+                told = self._probe(handle) if told.is_unsupported else None
+            if told is None:
+                return None
+            self._counts[uuid] = min(told, _MOST_LINKS)
+        return self._counts[uuid]
+
+    def _probe(self, handle: Any) -> int | None:
+        """How many links have a state: older drivers refuse those that the board does not have."""
+        for link in range(_MOST_LINKS):
+            state = self._library.ask("nvmlDeviceGetNvLinkState", handle, link)
+            if isinstance(state, Failure):
+                # No state at all may mean no links, or a driver that does not tell.
+                return link or None
+        return _MOST_LINKS
+
+    def _states(self, handle: Any, count: int) -> tuple[Mapping[int, int], Mapping[int, float]]:
+        """States, and speeds in bytes per second, by link, of those that are told."""
+        links = range(count)
+        keys = [(field, link) for link in links for field in (_STATE, _SPEED)]
+        answers = self._library.ask_fields(handle, keys)
+        told = {} if isinstance(answers, Failure) else answers
+        states: dict[int, int] = {}
+        speeds: dict[int, float] = {}
+        for link in links:
+            state = told.get((_STATE, link))
+            if not isinstance(state, int):
+                state = self._library.ask("nvmlDeviceGetNvLinkState", handle, link)
+            if isinstance(state, int):
+                states[link] = state
+            speed = told.get((_SPEED, link))
+            if isinstance(speed, int) and 0 < speed < _BLANK:
+                speeds[link] = speed * _BYTES_PER_MEGABYTE
+        return states, speeds
+
+
+def _total(
+    links: Iterable[int], speeds: Mapping[int, float], most_of_link: float | None
+) -> float | None:
+    """What some links carry together; `None` where nobody tells of one of them."""
+    total = 0.0
+    for link in links:
+        known = [speed for speed in (speeds.get(link), most_of_link) if speed]
+        if not known:
+            return None
+        total += min(known)
+    return total or None

@@ -1,0 +1,101 @@
+"""Further answers for the fake driver: its buffers of samples, and its lists of processes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pynvml
+
+from nvml_driver import FakeDriver
+
+__all__ = ["LISTS", "ProcessSample", "Samples", "listing", "process_samples"]
+
+_OK = int(pynvml.NVML_SUCCESS)
+LISTS = {
+    kind: f"nvmlDeviceGet{kind}RunningProcesses" for kind in ("Compute", "Graphics", "MPSCompute")
+}
+"""The functions that list processes, without the version that ends their names."""
+
+
+@dataclass
+class Samples:
+    """The driver's buffer of utilization samples of one kind: time and percentage."""
+
+    kind: int = pynvml.NVML_GPU_UTILIZATION_SAMPLES
+    taken: list[tuple[int, int]] = field(default_factory=list)
+    asked_since: list[int] = field(default_factory=list)
+    """What each question gave as the time of the last sample that it had seen."""
+
+    def answer(self, _driver: FakeDriver, *arguments: Any) -> int:
+        """What `nvmlDeviceGetSamples` does."""
+        _device, kind, since, value_type, count, samples = arguments
+        if kind.value != self.kind:
+            return int(pynvml.NVML_ERROR_NOT_FOUND)
+        if samples is None:
+            self.asked_since.append(since.value)
+        fresh = [found for found in self.taken if found[0] > since.value]
+        if not fresh:
+            return int(pynvml.NVML_ERROR_NOT_FOUND)
+        value_type._obj.value = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
+        count._obj.value = len(fresh)
+        for place, (time, percent) in enumerate(fresh if samples is not None else ()):
+            samples[place].timeStamp, samples[place].sampleValue.uiVal = time, percent
+        return _OK
+
+
+@dataclass(frozen=True)
+class ProcessSample:
+    """What one process did at one time."""
+
+    pid: int
+    time: int
+    percent: int
+
+
+def process_samples(driver: FakeDriver, taken: Sequence[ProcessSample], *, newer: bool) -> None:
+    """Let the driver tell the shares of processes, by the newer call or by the older one."""
+
+    def put(places: Any, since: int) -> list[ProcessSample]:
+        fresh = [found for found in taken if found.time > since]
+        for place, found in enumerate(fresh if places is not None else ()):
+            places[place].pid = found.pid
+            places[place].timeStamp, places[place].smUtil = found.time, found.percent
+        return fresh
+
+    def of_newer(_driver: FakeDriver, _device: Any, info: Any) -> int:
+        asked = info._obj
+        places = asked.procUtilArray or None
+        fresh = put(places, asked.lastSeenTimeStamp)
+        asked.processSamplesCount = len(fresh)
+        return _size(fresh, is_room=places is not None)
+
+    def of_older(_driver: FakeDriver, _device: Any, places: Any, count: Any, since: Any) -> int:
+        fresh = put(places, since.value)
+        count._obj.value = len(fresh)
+        return _size(fresh, is_room=places is not None)
+
+    if newer:
+        driver.more["nvmlDeviceGetProcessesUtilizationInfo"] = of_newer
+    else:
+        driver.more["nvmlDeviceGetProcessUtilization"] = of_older
+
+
+def listing(processes: dict[int, int | None]) -> Callable[..., int]:
+    """An answer that lists processes with the memory of each."""
+
+    def answer(_driver: FakeDriver, _device: Any, count: Any, infos: Any) -> int:
+        if infos is None:
+            count._obj.value = len(processes)
+            return _size(processes, is_room=False)
+        count._obj.value = len(processes)
+        for place, (pid, used) in enumerate(processes.items()):
+            infos[place].pid = pid
+            infos[place].usedGpuMemory = 2**64 - 1 if used is None else used
+        return _OK
+
+    return answer
+
+
+def _size(found: Any, *, is_room: bool) -> int:
+    """The drivers' way to say how much there is to tell; success where there is nothing."""
+    return _OK if is_room or not found else int(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)

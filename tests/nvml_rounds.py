@@ -1,0 +1,55 @@
+"""Rounds of the collectors over a driver, without the live source around them."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from nvml_driver import installed
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.reading import Reading
+from rightsizer.edge.clock import Clock, FastClock
+from rightsizer.telemetry.nvml.driver import Driver
+from rightsizer.telemetry.nvml.inventory import Inventory
+from rightsizer.telemetry.nvml.session import Round, Session
+from rightsizer.telemetry.nvml.settings import LiveSettings
+
+__all__ = ["driver_thread", "inventory_of", "one_reading", "rounds"]
+
+
+@contextmanager
+def driver_thread(driver: object, root: Path | None = None) -> Iterator[Driver]:
+    """What the thread that opens NVML works on."""
+    with installed(driver), Driver(itertools.count(), built_in(), root or Path("/nowhere")) as own:
+        yield own
+
+
+def inventory_of(driver: object) -> Inventory:
+    """What a first look finds."""
+    with driver_thread(driver) as own:
+        found = own.look()
+    assert isinstance(found, Inventory)
+    return found
+
+
+@contextmanager
+def rounds(
+    driver: object, clock: Clock | None = None, **settings: Any
+) -> Iterator[Callable[[], list[Round]]]:
+    """A function that reads all GPUs as they were found at first, one round each."""
+    clock = clock or FastClock(0)
+    with driver_thread(driver) as own, ExitStack() as stack:
+        found = own.look()
+        assert isinstance(found, Inventory)
+        sessions = [
+            stack.enter_context(Session(gpu, clock=clock, settings=LiveSettings(**settings)))
+            for gpu in found.gpus
+        ]
+        yield lambda: [session.read() for session in sessions]
+
+
+def one_reading(driver: object, uuid: str = "GPU-0") -> Reading:
+    """The first reading of a device."""
+    with rounds(driver) as read:
+        return next(found.readings[uuid] for found in read() if uuid in found.readings)

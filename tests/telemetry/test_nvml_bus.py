@@ -1,0 +1,142 @@
+"""GPUs on the bus against those that the driver offers, and GPUs that are asleep."""
+
+import ctypes
+from pathlib import Path
+
+import pynvml
+
+from nvml_driver import FakeDriver, FakeGpu, reading, tick
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.edge.clock import FastClock
+
+FIRST, SECOND = "0000:17:00.0", "0000:2a:00.0"
+
+
+class Addressed(FakeDriver):
+    """A driver whose GPUs can be asked for by address too."""
+
+    def nvmlDeviceGetHandleByPciBusId_v2(self, address: ctypes.c_char_p, handle: object) -> int:  # noqa: N802
+        """The handle of the GPU at an address."""
+        known = {gpu.bus_id[4:]: index for index, gpu in enumerate(self.gpus)}
+        wanted = (address.value or b"").decode()
+        if wanted not in known:
+            return int(pynvml.NVML_ERROR_NOT_FOUND)
+        by_index = FakeDriver.__getattr__(self, "nvmlDeviceGetHandleByIndex_v2")
+        return int(by_index(ctypes.c_uint(known[wanted]), handle))
+
+
+def two_gpus() -> Addressed:
+    """Two GPUs at two addresses."""
+    return Addressed(
+        FakeGpu("GPU-0", bus_id=f"0000{FIRST}"), FakeGpu("GPU-1", bus_id=f"0000{SECOND}")
+    )
+
+
+def on_bus(
+    root: Path, address: str, *, status: str = "active", driver: str | None = "nvidia"
+) -> None:
+    """A GPU in a tree of sysfs."""
+    folder = root / "sys/bus/pci/devices" / address
+    (folder / "power").mkdir(parents=True, exist_ok=True)
+    (folder / "vendor").write_text("0x10de\n")
+    (folder / "class").write_text("0x030200\n")
+    (folder / "power/runtime_status").write_text(f"{status}\n")
+    if driver is not None and not (folder / "driver").is_symlink():
+        (folder / "driver").symlink_to(f"../../drivers/{driver}")
+
+
+def test_gpu_that_the_driver_does_not_offer_is_listed(tmp_path: Path) -> None:
+    """A GPU on the bus that NVML does not know is down by its address, and says why."""
+    for address in (FIRST, SECOND):
+        on_bus(tmp_path, address)
+    driver = FakeDriver(FakeGpu("GPU-0", bus_id=f"0000{FIRST}"))
+    with reading(driver, FastClock(0), tmp_path) as source:
+        snapshot = source.read()
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0", f"pci:{SECOND}"]
+    assert set(snapshot.readings) == {"GPU-0"}
+    down = snapshot.down[f"pci:{SECOND}"]
+    assert down.reason is Missing.LOST
+    assert "driver does not offer it" in down.detail
+
+
+def test_gpu_of_another_driver_is_nobodys_business(tmp_path: Path) -> None:
+    """One that was given to a virtual machine, or that no driver has, is not missed."""
+    on_bus(tmp_path, FIRST)
+    on_bus(tmp_path, SECOND, driver="vfio-pci")
+    on_bus(tmp_path, "0000:3d:00.0", driver=None)
+    driver = FakeDriver(FakeGpu("GPU-0", bus_id=f"0000{FIRST}"))
+    with reading(driver, FastClock(0), tmp_path) as source:
+        snapshot = source.read()
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0"]
+    assert not snapshot.down
+
+
+def test_hidden_gpu_leaves_the_list_when_it_is_offered(tmp_path: Path) -> None:
+    """With the driver's word for it, it goes by its uuid."""
+    on_bus(tmp_path, FIRST)
+    on_bus(tmp_path, SECOND)
+    driver, clock = two_gpus(), FastClock(0)
+    late = driver.gpus.pop()
+    with reading(driver, clock, tmp_path, enumeration_interval_seconds=1.0) as source:
+        first = source.read()
+        driver.gpus.append(late)
+        for _ in range(4):
+            tick(clock)
+            snapshot = source.read()
+            if "GPU-1" in snapshot.readings:
+                break
+    assert f"pci:{SECOND}" in first.down
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0", "GPU-1"]
+    assert not snapshot.down
+
+
+def test_all_asleep_are_left_asleep(tmp_path: Path) -> None:
+    """NVML is not even opened; once one of them wakes up, it is."""
+    on_bus(tmp_path, FIRST, status="suspended")
+    driver, clock = two_gpus(), FastClock(0)
+    driver.gpus.pop()
+    with reading(driver, clock, tmp_path, retry_first_seconds=1.0) as source:
+        asleep = source.read()
+        assert driver.calls == []
+        on_bus(tmp_path, FIRST)
+        for _ in range(4):
+            tick(clock)
+            awake = source.read()
+            if awake.readings:
+                break
+    assert asleep.trouble == "all GPUs are asleep, and asking would wake them"
+    assert set(awake.readings) == {"GPU-0"}
+
+
+def test_sleeping_gpu_beside_one_that_works(tmp_path: Path) -> None:
+    """NVML is opened without attaching, the GPUs are asked for by address, one of them not."""
+    on_bus(tmp_path, FIRST)
+    on_bus(tmp_path, SECOND, status="suspended")
+    driver, clock = two_gpus(), FastClock(0)
+    with reading(driver, clock, tmp_path) as source:
+        snapshot = source.read()
+    assert set(snapshot.readings) == {"GPU-0"}
+    assert snapshot.down[f"pci:{SECOND}"].reason is Missing.SUSPENDED
+    assert "nvmlDeviceGetCount_v2" not in driver.calls
+
+
+def test_gpu_that_falls_asleep_is_asked_no_more(tmp_path: Path) -> None:
+    """It is down for as long as it sleeps, at the price of one small file a tick."""
+    on_bus(tmp_path, FIRST)
+    driver, clock = two_gpus(), FastClock(0)
+    driver.gpus.pop()
+    with reading(driver, clock, tmp_path) as source:
+        source.read()
+        on_bus(tmp_path, FIRST, status="suspended")
+        tick(clock)
+        before = len(driver.calls)
+        asleep = source.read()
+        calls = driver.calls[before:]
+        on_bus(tmp_path, FIRST)
+        tick(clock)
+        awake = source.read()
+    assert asleep.down["GPU-0"].reason is Missing.SUSPENDED
+    assert not asleep.readings
+    assert calls == []
+    assert awake.readings["GPU-0"].get(Signal.POWER_WATTS) == 350

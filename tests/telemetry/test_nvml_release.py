@@ -1,0 +1,294 @@
+"""GPUs and counters that are let go on request, and taken back."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pynvml
+import pytest
+
+from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.edge.clock import FastClock
+from rightsizer.telemetry.controls import Controls, Held
+from rightsizer.telemetry.live import LiveSource
+
+PIPE = Signal.TENSOR_ACTIVE
+POWER = "nvmlDeviceGetPowerUsage"
+
+
+def two_gpus() -> FakeDriver:
+    """A driver with two H100."""
+    return FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1", bus_id="00000000:18:00.0"))
+
+
+def read_until(source: LiveSource, clock: FastClock, is_so: Callable[[Snapshot], bool]) -> Snapshot:
+    """Tick until something is so; what is let go is let go by a thread of its own."""
+    for _ in range(500):
+        snapshot = source.read()
+        if is_so(snapshot):
+            return snapshot
+        time.sleep(0.005)
+        tick(clock)
+    pytest.fail(f"it never came to pass: {snapshot}")
+
+
+def test_released_counters_are_freed_by_their_own_threads() -> None:
+    """GPM's buffers go, its signals say why, and NVML's utilization stands in for gpu_busy."""
+    instances = [FakeInstance("MIG-a"), FakeInstance("MIG-b")]
+    driver = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1", instances=instances))
+    freed_by = set[int]()
+    usual = driver.nvmlGpmSampleFree
+
+    def freeing(_driver: FakeDriver, sample: object) -> int:
+        freed_by.add(threading.get_ident())
+        return usual(sample)
+
+    driver.more["nvmlGpmSampleFree"] = freeing
+    clock = FastClock(0)
+    controls = Controls(clock)
+    with reading(driver, clock, controls=controls) as source:
+        source.read()
+        tick(clock)
+        before = source.read()
+        release = controls.release(Held.COUNTERS)
+        assert source.still_held(release) == "2 GPUs still hold their counters"
+        tick(clock)
+        during = source.read()
+        assert driver.samples_alive == 0
+        assert source.still_held(release) is None
+        assert len(freed_by) == 2
+        assert threading.get_ident() not in freed_by
+    assert before.readings["GPU-0"].get(PIPE) == 0.6
+    found = during.readings["GPU-0"]
+    assert found.why_missing(PIPE) is Missing.RELEASED
+    assert (found.get(Signal.GPU_BUSY), found.origins[Signal.GPU_BUSY]) == (0.42, "utilization")
+    assert found.get(Signal.POWER_WATTS) == 350
+    assert during.readings["MIG-a"].why_missing(Signal.GPU_BUSY) is Missing.RELEASED
+    assert during.released == "the profiling counters were released until 'rightsizer resume'"
+    assert not during.down
+
+
+def test_counters_are_taken_back() -> None:
+    """After the time that was asked for they are sampled anew, from a first sample on."""
+    driver, clock = two_gpus(), FastClock(0)
+    controls = Controls(clock)
+    told = []
+    with reading(driver, clock, controls=controls) as source:
+        for second in range(7):
+            if second == 2:
+                controls.release(Held.COUNTERS, for_seconds=2.0)
+            snapshot = source.read()
+            told.append((snapshot.readings["GPU-0"].why_missing(PIPE), snapshot.released))
+            tick(clock)
+    released = "the profiling counters were released for 2 s"
+    assert told == [
+        (Missing.NO_SAMPLE, None),
+        (None, None),
+        (Missing.RELEASED, released),
+        (Missing.RELEASED, released),
+        (Missing.NO_SAMPLE, None),
+        (None, None),
+        (None, None),
+    ]
+    assert driver.calls.count("nvmlGpmQueryDeviceSupport") == 2
+    assert driver.samples_alive == 0
+
+
+def test_nothing_is_sampled_while_counters_are_released() -> None:
+    """A profiler has them to itself."""
+    driver, clock = two_gpus(), FastClock(0)
+    controls = Controls(clock)
+    controls.release(Held.COUNTERS)
+    with reading(driver, clock, controls=controls) as source:
+        for _ in range(3):
+            snapshot = source.read()
+            tick(clock)
+        assert snapshot.readings["GPU-1"].why_missing(PIPE) is Missing.RELEASED
+    assert not {"nvmlGpmSampleAlloc", "nvmlGpmSampleGet"} & set(driver.calls)
+
+
+def test_board_without_gpm_has_nothing_to_release() -> None:
+    """It says that it has no counters, as ever, and is asked for that once."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
+    controls = Controls(clock)
+    release = controls.release(Held.COUNTERS)
+    with reading(driver, clock, controls=controls) as source:
+        for _ in range(3):
+            found = source.read().readings["GPU-0"]
+            tick(clock)
+        assert source.still_held(release) is None
+        controls.resume(Held.COUNTERS)
+        source.read()
+    assert found.why_missing(PIPE) is Missing.NOT_SUPPORTED
+    assert driver.calls.count("nvmlGpmQueryDeviceSupport") == 1
+
+
+def test_metric_that_was_refused_stays_refused() -> None:
+    """A release makes nothing supported: what the board lacks is not asked for again."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    controls, reasons = Controls(clock), []
+    with reading(driver, clock, controls=controls) as source:
+        for step in (None, None, controls.release, controls.resume, None):
+            if step is not None:
+                step(Held.COUNTERS)
+            reasons.append(source.read().readings["GPU-0"].why_missing(Signal.DRAM_ACTIVE))
+            tick(clock)
+    refused = Missing.NOT_SUPPORTED
+    assert reasons == [Missing.NO_SAMPLE, refused, refused, Missing.NO_SAMPLE, refused]
+
+
+def test_hung_gpu_still_holds_its_counters() -> None:
+    """Nobody is told that the counters are free while a thread that has them hangs."""
+    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    controls = Controls(clock)
+    with reading(driver, clock, controls=controls, deadline_seconds=0.05) as source:
+        source.read()
+        driver.hanging[POWER, 1] = gate
+        tick(clock)
+        source.read()
+        release = controls.release(Held.COUNTERS)
+        tick(clock)
+        source.read()
+        assert source.still_held(release) == "1 GPUs still hold their counters"
+        driver.hanging.clear()
+        gate.set()
+        read_until(source, clock, lambda snapshot: "GPU-1" in snapshot.readings)
+        assert source.still_held(release) is None
+
+
+def test_released_gpus_are_down_and_nothing_is_asked() -> None:
+    """Every handle is closed, the devices stay listed, and the driver is left in peace."""
+    driver, clock = two_gpus(), FastClock(0)
+    controls = Controls(clock)
+    with reading(driver, clock, controls=controls) as source:
+        source.read()
+        release = controls.release(Held.GPUS)
+        assert source.still_held(release) is not None
+        read_until(source, clock, lambda _: source.still_held(release) is None)
+        assert (driver.openings, driver.closings, driver.samples_alive) == (1, 1, 0)
+        asked = len(driver.calls)
+        for _ in range(200):
+            tick(clock, 30)
+            snapshot = source.read()
+        assert len(driver.calls) == asked
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0", "GPU-1"]
+    assert {down.reason for down in snapshot.down.values()} == {Missing.RELEASED}
+    assert snapshot.released == "the GPUs were released until 'rightsizer resume'"
+    assert snapshot.trouble == snapshot.released
+    assert not snapshot.readings
+    assert (driver.openings, driver.closings) == (1, 1)
+
+
+def test_released_gpus_stay_listed_for_days() -> None:
+    """A GPU that was lent to a virtual machine is not forgotten like one that was taken out."""
+    driver, clock = two_gpus(), FastClock(0)
+    controls = Controls(clock)
+    with reading(driver, clock, controls=controls, lost_retention_seconds=60.0) as source:
+        source.read()
+        controls.release(Held.GPUS)
+        for _ in range(5):
+            tick(clock, 86_400)
+            snapshot = source.read()
+        assert snapshot.down.keys() == {"GPU-0", "GPU-1"}
+
+
+def test_gpus_are_taken_back_by_themselves() -> None:
+    """When its time is up, or somebody resumes, everything is as before."""
+    driver, clock = two_gpus(), FastClock(0)
+    controls = Controls(clock)
+    with reading(driver, clock, controls=controls) as source:
+        source.read()
+        release = controls.release(Held.GPUS, for_seconds=120.0)
+        read_until(source, clock, lambda _: source.still_held(release) is None)
+        assert driver.closings == 1
+        tick(clock, 121)
+        snapshot = read_until(source, clock, lambda found: "GPU-0" in found.readings)
+        assert snapshot.readings.keys() == {"GPU-0", "GPU-1"}
+        assert (snapshot.released, snapshot.trouble, dict(snapshot.down)) == (None, None, {})
+        assert driver.openings == 2
+        release = controls.release(Held.GPUS)
+        read_until(source, clock, lambda _: source.still_held(release) is None)
+        assert controls.resume(Held.GPUS)
+        assert not controls.resume(Held.GPUS)
+        snapshot = read_until(source, clock, lambda found: "GPU-1" in found.readings)
+    assert not snapshot.down
+    assert (driver.openings, driver.closings, driver.samples_alive) == (3, 3, 0)
+
+
+def test_release_waits_for_a_call_that_hangs() -> None:
+    """While a thread is inside the driver, nobody is told that NVML is closed."""
+    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    controls = Controls(clock)
+    with reading(driver, clock, controls=controls, deadline_seconds=0.05) as source:
+        source.read()
+        driver.hanging[POWER, 1] = gate
+        tick(clock)
+        source.read()
+        release = controls.release(Held.GPUS)
+        for _ in range(40):
+            tick(clock)
+            snapshot = source.read()
+            assert source.still_held(release) == "NVML is still open: a driver call is under way"
+            time.sleep(0.005)
+        assert snapshot.down["GPU-1"].reason is Missing.RELEASED
+        driver.hanging.clear()
+        gate.set()
+        read_until(source, clock, lambda _: source.still_held(release) is None)
+        assert driver.closings == 1
+
+
+@pytest.mark.parametrize("call", ["nvmlInitWithFlags", "nvmlDeviceGetCount_v2"])
+def test_release_during_opening(call: str) -> None:
+    """What is being opened when somebody asks is closed again, and no reading comes of it."""
+    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    controls = Controls(clock)
+    driver.hanging[call, -1] = gate
+    with reading(driver, clock, controls=controls, deadline_seconds=0.05) as source:
+        source.read()
+        release = controls.release(Held.GPUS)
+        tick(clock)
+        source.read()
+        assert source.still_held(release) is not None
+        driver.hanging.clear()
+        gate.set()
+        read_until(source, clock, lambda _: source.still_held(release) is None)
+        assert (driver.openings, driver.closings) == (1, 1)
+        assert POWER not in driver.calls
+        controls.resume(Held.GPUS)
+        read_until(source, clock, lambda found: "GPU-0" in found.readings)
+
+
+def test_taken_back_while_it_is_let_go() -> None:
+    """Closing may take a while; who changes his mind meanwhile has the GPUs back after it."""
+    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    controls = Controls(clock)
+    with reading(driver, clock, controls=controls, deadline_seconds=0.05) as source:
+        source.read()
+        driver.hanging["nvmlShutdown", -1] = gate
+        controls.release(Held.GPUS)
+        source.read()
+        controls.resume(Held.GPUS)
+        tick(clock)
+        waiting = source.read()
+        assert not waiting.readings
+        driver.hanging.clear()
+        gate.set()
+        snapshot = read_until(source, clock, lambda found: "GPU-0" in found.readings)
+    assert snapshot.trouble is None
+    assert "released" not in (waiting.trouble or "")
+    assert (driver.openings, driver.closings) == (2, 2)
+
+
+def test_release_without_a_driver() -> None:
+    """Where there is nothing to let go, it is let go at once."""
+    driver, clock = two_gpus(), FastClock(0)
+    driver.codes["nvmlInitWithFlags"] = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+    controls = Controls(clock)
+    with reading(driver, clock, controls=controls) as source:
+        source.read()
+        release = controls.release(Held.GPUS)
+        read_until(source, clock, lambda _: source.still_held(release) is None)
+        assert driver.closings == 0

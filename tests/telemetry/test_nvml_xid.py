@@ -1,0 +1,268 @@
+"""Xids: heard by one thread for all GPUs, counted, logged, whatever becomes of the driver."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pynvml
+import pytest
+from structlog.testing import capture_logs
+
+from nvml_answers import FakeEvents, refusing
+from nvml_driver import FakeDriver, FakeGpu, FakeInstance, installed
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.edge.clock import FastClock
+from rightsizer.telemetry.nvml.driver import Driver
+from rightsizer.telemetry.nvml.events import XidListener
+from rightsizer.telemetry.nvml.inventory import Inventory
+from rightsizer.telemetry.nvml.settings import LiveSettings
+
+WAIT = "nvmlEventSetWait_v2"
+NOW = 1_790_000_000 * 10**9
+
+
+@dataclass
+class Node:
+    """A listener over a driver, and who opens NVML for it."""
+
+    driver: FakeDriver
+    events: FakeEvents
+    opener: Driver
+    listener: XidListener
+
+    def look(self) -> Inventory:
+        """Look for devices, as is done once a minute, and follow what is there."""
+        found = self.opener.look()
+        assert isinstance(found, Inventory)
+        self.listener.follow(found)
+        return found
+
+    def poll_until(self, is_so: Callable[[], bool]) -> None:
+        """Tick until something is so; the listener's thread needs a moment."""
+        for _ in range(1000):
+            self.listener.poll()
+            if is_so():
+                return
+            time.sleep(0.002)
+        pytest.fail(f"it never came to pass: {self.listener.xids}")
+
+    def poll_until_heard(self, uuid: str, total: int) -> None:
+        """Tick until a device has so many Xids."""
+        self.poll_until(lambda: self.counted(uuid) == total)
+
+    def counted(self, uuid: str) -> int | None:
+        """All Xids of a device, `None` where it is not listened to."""
+        log = self.listener.xids.get(uuid)
+        return None if log is None else log.total
+
+
+@contextmanager
+def listening(
+    *gpus: FakeGpu, kinds: int = pynvml.nvmlEventTypeXidCriticalError, **settings: float
+) -> Iterator[Node]:
+    """A listener that follows the GPUs of a driver."""
+    driver = FakeDriver(*gpus)
+    events = FakeEvents(driver, kinds)
+    with installed(driver):
+        opener = Driver(itertools.count(), built_in(), Path("/nowhere"))
+        chosen = LiveSettings(**settings)  # type: ignore[arg-type]
+        listener = XidListener(clock=FastClock(NOW), settings=chosen)
+        node = Node(driver, events, opener, listener)
+        node.look()
+        try:
+            yield node
+        finally:
+            listener.close(time.monotonic() + 5)
+            opener.close()
+
+
+def test_xids_are_counted_by_device_and_code() -> None:
+    """Each GPU has its own counts, with the last one and when it was heard."""
+    with listening(FakeGpu("GPU-0"), FakeGpu("GPU-1")) as node:
+        for code in (31, 79, 31):
+            node.events.report(1, code)
+        node.poll_until_heard("GPU-1", 3)
+        log = node.listener.xids["GPU-1"]
+        assert log.counts == {31: 2, 79: 1}
+        assert (log.last, log.last_wall_time) == (31, NOW)
+        assert node.counted("GPU-0") == 0
+        assert node.listener.outcome is not None
+        assert node.listener.outcome.success
+
+
+def test_xid_is_logged_with_its_meaning() -> None:
+    """A person reads what it means; one after which the hardware needs somebody is an error."""
+    with capture_logs() as logs, listening(FakeGpu("GPU-0")) as node:
+        node.events.report(0, 79)
+        node.events.report(0, 31)
+        node.events.report(0, 777)
+        node.poll_until_heard("GPU-0", 3)
+    critical, fault, strange = logs
+    assert critical["log_level"] == "error"
+    assert critical["code"] == 79
+    assert critical["uuid"] == "GPU-0"
+    assert critical["critical"]
+    assert critical["meaning"] == "the GPU has fallen off the bus"
+    assert (fault["log_level"], fault["critical"]) == ("warning", False)
+    assert strange["meaning"] == "see NVIDIA's Xid catalog"
+
+
+def test_one_event_set_for_all_gpus() -> None:
+    """All GPUs are registered with one set, which is freed when the listener ends."""
+    with listening(FakeGpu("GPU-0"), FakeGpu("GPU-1")) as node:
+        node.poll_until(lambda: node.events.registered == {0, 1})
+        assert len(node.events.sets) == 1
+        node.look()
+        node.events.report(0, 31)
+        node.poll_until_heard("GPU-0", 1)
+        assert node.driver.calls.count("nvmlEventSetCreate") == 1
+    assert node.events.sets == {}
+
+
+def test_xid_of_a_mig_instance_is_its_own() -> None:
+    """An Xid that the driver ties to one instance counts there, any other with the GPU."""
+    instances = [FakeInstance("MIG-a", gpu_instance_id=7), FakeInstance("MIG-b", gpu_instance_id=8)]
+    with listening(FakeGpu("GPU-0", instances=instances)) as node:
+        node.events.report(0, 43, instance=(8, 0))
+        node.events.report(0, 43, instance=(9, 0))
+        node.events.report(0, 79)
+        node.poll_until_heard("GPU-0", 2)
+        assert node.counted("MIG-b") == 1
+        assert node.counted("MIG-a") is None
+
+
+def test_event_of_an_unknown_device_is_told_by_its_uuid() -> None:
+    """A GPU that was never registered may be told by the driver all the same."""
+    with listening(FakeGpu("GPU-0")) as node:
+        node.driver.gpus.append(FakeGpu("GPU-new"))
+        node.events.report(1, 48)
+        node.poll_until_heard("GPU-new", 1)
+
+
+def test_event_of_nobody_is_logged_only() -> None:
+    """Where no uuid is to be had, the log has the Xid and no device does."""
+    with capture_logs() as logs, listening(FakeGpu("GPU-0")) as node:
+        node.events.report(9, 48)
+        node.events.report(0, 31)
+        node.poll_until_heard("GPU-0", 1)
+        assert set(node.listener.xids) == {"GPU-0"}
+    assert (logs[0]["code"], logs[0]["uuid"]) == (48, None)
+
+
+def test_other_events_are_no_xids() -> None:
+    """A set reports what was registered and may report more."""
+    with listening(FakeGpu("GPU-0")) as node:
+        node.events.report(0, 5, kind=int(pynvml.nvmlEventTypePState))
+        node.events.report(0, 31)
+        node.poll_until_heard("GPU-0", 1)
+        assert node.listener.xids["GPU-0"].counts == {31: 1}
+
+
+@pytest.mark.parametrize("name", ["nvmlEventSetCreate", "nvmlDeviceRegisterEvents"])
+def test_driver_without_events_is_left_alone(name: str) -> None:
+    """On virtual GPUs nothing is heard, nothing is claimed, and nothing is asked again."""
+    with capture_logs() as logs, listening(FakeGpu("GPU-0")) as node:
+        node.driver.more[name] = refusing(int(pynvml.NVML_ERROR_NOT_SUPPORTED))
+        node.poll_until(lambda: name in node.driver.calls)
+        for _ in range(20):
+            node.listener.poll()
+            time.sleep(0.002)
+        assert node.driver.calls.count(name) == 1
+        assert node.listener.xids == {}
+        assert node.listener.outcome is None
+    assert logs == []
+
+
+def test_gpu_without_xid_events_is_not_listened_to() -> None:
+    """A GPU says which events it has; a count of 0 would claim that it has Xids."""
+    with listening(FakeGpu("GPU-0"), kinds=int(pynvml.nvmlEventTypePState)) as node:
+        node.poll_until(lambda: "nvmlDeviceGetSupportedEventTypes" in node.driver.calls)
+        assert "nvmlDeviceRegisterEvents" not in node.driver.calls
+        assert node.listener.xids == {}
+
+
+def test_lost_gpu_leaves_the_others_heard() -> None:
+    """A wait that fails for a GPU off the bus is followed by a set of the others."""
+    with listening(FakeGpu("GPU-0"), FakeGpu("GPU-1")) as node:
+        node.poll_until(lambda: node.events.registered == {0, 1})
+        node.driver.gpus[1].is_lost = True
+        node.driver.codes[WAIT] = int(pynvml.NVML_ERROR_GPU_IS_LOST)
+        node.poll_until(lambda: node.listener.outcome is not None and node.events.sets == {})
+        node.driver.codes.clear()
+        node.poll_until(lambda: node.events.registered == {0})
+        node.events.report(0, 31)
+        node.poll_until_heard("GPU-0", 1)
+        node.driver.gpus[1].is_lost = False
+        node.look()  # It is well again: the next look for devices registers it.
+        node.poll_until(lambda: node.events.registered == {0, 1})
+
+
+def test_gpu_that_spoils_the_set_is_left_out() -> None:
+    """After an unknown error in registering, the set is worth nothing and is made anew."""
+    with listening(FakeGpu("GPU-0"), FakeGpu("GPU-1")) as node:
+        refused = int(pynvml.NVML_ERROR_UNKNOWN)
+        node.driver.codes_of["nvmlDeviceRegisterEvents", 0] = refused
+        node.poll_until(lambda: node.events.registered == {1} and node.counted("GPU-1") == 0)
+        assert len(node.events.sets) == 1
+        assert node.listener.outcome is not None
+        assert not node.listener.outcome.success
+
+
+def test_counts_outlive_the_driver() -> None:
+    """After an unload NVML is opened again, GPUs are registered again, and counting goes on."""
+    with listening(FakeGpu("GPU-0")) as node:
+        node.events.report(0, 31)
+        node.poll_until_heard("GPU-0", 1)
+        node.driver.is_loaded = False
+        node.poll_until(
+            lambda: node.listener.outcome is not None and not node.listener.outcome.success
+        )
+        calls = len(node.driver.calls)
+        for _ in range(20):
+            node.listener.poll()
+            time.sleep(0.002)
+        assert len(node.driver.calls) == calls  # Nobody is there to be asked.
+        node.listener.follow(None)
+        node.opener.close()
+        node.driver.is_loaded = True
+        node.look()
+        node.events.report(0, 31)
+        node.poll_until_heard("GPU-0", 2)
+
+
+def test_nothing_is_held_after_letting_go() -> None:
+    """Before NVML is closed the set is freed: workers are handed out to be waited for."""
+    with listening(FakeGpu("GPU-0")) as node:
+        node.poll_until(lambda: bool(node.events.sets))
+        node.listener.follow(None)
+        assert all(worker.join(time.monotonic() + 5) for worker in node.listener.workers)
+        assert node.events.sets == {}
+        node.listener.poll()
+        assert node.counted("GPU-0") == 0
+
+
+def test_hung_wait_holds_nobody_up() -> None:
+    """While the driver hangs, polling goes on; a fresh thread hears what comes later."""
+    with listening(FakeGpu("GPU-0"), deadline_seconds=0.02, abandon_after_seconds=0.04) as node:
+        gate = threading.Event()
+        node.poll_until(lambda: node.counted("GPU-0") == 0)
+        node.driver.hanging[WAIT, -1] = gate
+        node.poll_until(
+            lambda: node.listener.outcome is not None and not node.listener.outcome.success
+        )
+        node.driver.hanging.clear()
+        node.events.report(0, 119)
+        node.poll_until_heard("GPU-0", 1)
+        gate.set()
+
+
+def test_storm_is_heard_whole() -> None:
+    """A look takes a bounded number of events, and the following looks take the rest."""
+    with listening(FakeGpu("GPU-0")) as node:
+        for _ in range(600):
+            node.events.report(0, 13)
+        node.poll_until_heard("GPU-0", 600)
