@@ -12,12 +12,21 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks import accounting_cost, agent_cost, import_time, peers, replay_speed, scrape_cost
+from benchmarks import (
+    accounting_cost,
+    agent_cost,
+    host_cost,
+    import_time,
+    peers,
+    replay_speed,
+    scrape_cost,
+)
 from benchmarks.options import Options
 from measured import DOCUMENT, Figure, machine, rewrite, table
 
 BENCHMARKS: Final[Sequence[tuple[str, Callable[[Options], Iterable[Figure]]]]] = (
     ("The agent at 1 Hz on eight simulated H100", agent_cost.measure),
+    ("The host beside the GPUs", host_cost.measure),
     ("A scrape", scrape_cost.measure),
     ("Accounting and history", accounting_cost.measure),
     ("Replay", replay_speed.measure),
