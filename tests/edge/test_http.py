@@ -308,3 +308,10 @@ def test_hanging_up_is_not_the_end() -> None:
         http.close()
         assert http.request("GET", "/api/annotations", query=SEARCH) == first
         http.close()
+
+
+def test_text_is_given_as_it_is() -> None:
+    """A peer that is asked for text need not speak JSON."""
+    with raw_server(page("up 1 \u00b0\n".encode())) as url:
+        result = HttpClient(url, PATIENCE, accept="text/plain").request("GET", "/metrics")
+    assert result == Response(200, "up 1 \u00b0\n")

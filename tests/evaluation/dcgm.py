@@ -1,52 +1,93 @@
-"""Real dcgm-exporter pages, read by the reader that the live source uses: nothing may be lost."""
+"""Real dcgm-exporter pages, read by the reader that the live source uses: nothing may be lost.
+
+Every line must arrive with the right device, signal, unit and holder, or say why it is of no use.
+"""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import isclose
 from pathlib import Path
 from typing import Final
 
+from evaluation.dcgm_lines import Line, lines_of
 from measured import table
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.telemetry.dcgm import parse_exposition, parse_sample
+from rightsizer.domain.dcgm_names import DCGM_FIELDS
+from rightsizer.telemetry.dcgm.exposition import Exposition, parse_exposition
+from rightsizer.telemetry.dcgm.series import Unused, interpret
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "verdict"]
 
-_HEADINGS: Final = (
-    "page",
-    "lines",
-    "devices",
-    "readings",
-    "said to be missing",
-    "lost",
-    "not ours",
-)
+READ: Final = "read"
+WEAKER: Final = "weaker than another"
+MISSING: Final = "said to be missing"
+UNUSED: Final = "of no use"
+WRONG: Final = "wrong or lost"
+_VERDICTS: Final = (READ, WEAKER, MISSING, UNUSED, WRONG)
 
 
 def evaluate(folder: Path) -> Iterator[str]:
-    """Per page: what was read, and every line that did not arrive."""
-    lost_lines: list[str] = []
-    rows = []
-    unread: Counter[str] = Counter()
-    for page in sorted(folder.glob("*.prom")):
-        text = page.read_text(encoding="utf-8")
-        found = parse_exposition(text, built_in())
-        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-        lost, other = [], 0
-        for line in lines:
-            series = parse_sample(line.rpartition("}")[0] + "}")
-            if series is None or series.signal is None:
-                other += 1
-                unread[line.partition("{")[0]] += 1
-            elif series.signal not in {
-                *found.values.get(series.device, {}),
-                *found.missing.get(series.device, {}),
-            }:
-                lost.append(f"{page.name}: {line}")
-        lost_lines += lost
-        readings = sum(len(values) for values in found.values.values())
-        missing = sum(len(why) for why in found.missing.values())
-        counts = (len(lines), len(found.devices), readings, missing, len(lost), other)
-        rows.append((page.name, *map(str, counts)))
-    yield table(rows, _HEADINGS)
-    yield f"\nNot ours, as they are counters of errors or identity: {', '.join(sorted(unread))}.\n"
-    yield from lost_lines
+    """Per page, how its lines were read; then what is of no use and why, and what went wrong."""
+    rows, wrong = [], []
+    unused: Counter[tuple[str, str]] = Counter()
+    for file in sorted(folder.glob("*.prom")):
+        text = file.read_text(encoding="utf-8")
+        page, lines = parse_exposition(text, built_in()), lines_of(text.splitlines())
+        found = [(line, verdict(line, lines, page)) for line in lines]
+        counts = Counter(said for _, said in found)
+        numbers = (len(lines), len(page.devices), *(counts[each] for each in _VERDICTS))
+        rows.append((file.name, *map(str, numbers)))
+        unused.update(_because(line) for line, said in found if said == UNUSED)
+        wrong += [f"- {file.name}: `{line.text}`" for line, said in found if said == WRONG]
+    yield table(rows, ("page", "lines", "devices", *_VERDICTS))
+    yield "\nWeaker: another field of the same device has a better figure. Of no use:\n"
+    for (metric, because), count in sorted(unused.items()):
+        yield f"- `{metric}` ({count}): {because}"
+    yield ""
+    yield from wrong
+
+
+def verdict(line: Line, lines: Sequence[Line], page: Exposition) -> str:
+    """What became of a line.
+
+    Args:
+        line: As a person reads it.
+        lines: All of the page.
+        page: As it was read.
+    """
+    if line.signal is None:
+        return _of_no_signal(line, page)
+    pods = {each.workload.pod for each in page.holdings.get(line.device, ())}
+    is_listed = any(device.uuid == line.device for device in page.devices)
+    if not is_listed or (line.pod or None) not in {*pods, None}:
+        return WRONG
+    value = page.values[line.device].get(line.signal)
+    if value is None:
+        is_told = line.is_blank and line.signal in page.missing[line.device]
+        return MISSING if is_told else WRONG
+    if line.is_blank:
+        return WRONG
+    if isclose(value, line.number, rel_tol=1e-9):
+        return READ
+    return WEAKER if any(_is_better(other, line, value) for other in lines) else WRONG
+
+
+def _is_better(other: Line, line: Line, value: float) -> bool:
+    """Whether another line is what was read of the same signal, and may go before this one."""
+    return (
+        (other.device, other.signal) == (line.device, line.signal)
+        and isclose(value, other.number, rel_tol=1e-9)
+        and DCGM_FIELDS[other.metric].rank > DCGM_FIELDS[line.metric].rank
+    )
+
+
+def _of_no_signal(line: Line, page: Exposition) -> str:
+    if isinstance(interpret(line.head), Unused):
+        return UNUSED
+    # An Xid is no signal; 0 says that there was none.
+    return READ if page.xids.get(line.device, 0) == line.number else WRONG
+
+
+def _because(line: Line) -> tuple[str, str]:
+    found = interpret(line.head)
+    return line.metric, found.because if isinstance(found, Unused) else ""

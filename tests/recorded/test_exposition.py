@@ -12,7 +12,7 @@ from rightsizer.domain.errors import DriverError, RecordingError
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.units import convert
-from rightsizer.telemetry.dcgm import parse_exposition
+from rightsizer.telemetry.dcgm.exposition import parse_exposition
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

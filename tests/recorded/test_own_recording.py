@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.domain.device import Device, MigInstance
 from rightsizer.domain.errors import RecordingError
-from rightsizer.domain.reading import Missing, Process, Reading
+from rightsizer.domain.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.domain.workload import (
@@ -45,7 +45,11 @@ _workloads = st.builds(
     st.sampled_from(WorkloadClass),
     st.sampled_from(Allocator),
     _texts,
+    _texts,
+    _texts,
+    _texts,
 )
+_holdings = st.builds(Holding, _workloads, _ratios, st.booleans())
 
 
 @st.composite
@@ -63,6 +67,9 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
                 board=st.none() | _texts,
                 mig=st.none() | _instances,
                 memory_total_bytes=st.none() | _numbers,
+                temperature_slowdown_celsius=st.none() | _numbers,
+                facts=st.dictionaries(_texts, _texts, max_size=2),
+                assumed=st.lists(_texts, max_size=2).map(tuple),
             )
         )
         for index, uuid in enumerate(uuids)
@@ -75,10 +82,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         readings={uuid: draw(_readings(uuid)) for uuid in draw(some)},
         down={uuid: Down(draw(st.sampled_from(Missing)), draw(_texts)) for uuid in draw(some)},
         host=draw(st.dictionaries(st.sampled_from(Signal), _numbers, max_size=3)),
-        holdings={
-            uuid: tuple(draw(st.lists(st.builds(Holding, _workloads, _ratios), max_size=2)))
-            for uuid in draw(some)
-        },
+        holdings={uuid: tuple(draw(st.lists(_holdings, max_size=2))) for uuid in draw(some)},
         collectors=draw(
             st.dictionaries(_texts, st.builds(CollectorOutcome, st.booleans(), _ratios), max_size=2)
         ),
@@ -87,7 +91,13 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 def _readings(uuid: str) -> st.SearchStrategy[Reading]:
-    processes = st.builds(Process, st.integers(1, 2**22), st.none() | st.integers(0, 2**40))
+    processes = st.builds(
+        Process,
+        st.integers(1, 2**22),
+        st.none() | st.integers(0, 2**40),
+        st.sampled_from(ProcessKind),
+        st.none() | _ratios,
+    )
     return st.builds(
         Reading,
         uuid=st.just(uuid),
@@ -147,6 +157,71 @@ def test_what_does_not_change_is_written_once(tmp_path: Path) -> None:
     path = _record(tmp_path / "r.jsonl", *(_snapshot(second) for second in range(100)))
     lines = path.read_text().splitlines()
     assert lines[-99:] == ["[1000000000,1000000000,[0,0.5,300.0]]"] * 99
+
+
+WORKLOAD = Workload("slurm/7", WorkloadKind.SLURM, "7")
+
+
+def test_processes_and_holders_come_back_whole(replay: Replays, tmp_path: Path) -> None:
+    """How a process uses the device and its share, and whether a holder has one at all."""
+    processes = (
+        Process(11, 2**30),
+        Process(12, None, ProcessKind.MPS, 0.25),
+        Process(13, None, ProcessKind.GRAPHICS),
+        Process(14, 2**20, ProcessKind.COMPUTE, 0.0),
+    )
+    holdings = {"GPU-1": (Holding(WORKLOAD, 0.5), Holding(WORKLOAD, 0.5, has_process=False))}
+    reading = replace(_snapshot(0).readings["GPU-1"], processes=processes)
+    written = _snapshot(0, readings={"GPU-1": reading}, holdings=holdings)
+    [read] = replay(_record(tmp_path / "r.jsonl", written)).snapshots
+    assert read.readings["GPU-1"].processes == processes
+    assert read.holdings == holdings
+
+
+def test_recordings_of_before_are_still_read(replay: Replays, tmp_path: Path) -> None:
+    """Processes of two numbers, holders of two fields, devices and workloads without what is new.
+
+    These are lines as version 0.1.0 wrote them before there were kinds of processes.
+    """
+    workload = {
+        "key": "slurm/7",
+        "kind": "slurm",
+        "name": "7",
+        "workload_class": "batch",
+        "allocator": "unknown",
+        "namespace": "",
+    }
+    said = {
+        "interval": 10**9,
+        "devices": [{"uuid": "GPU-1", "index": 0, "name": "", "has_mig_instances": False}],
+        "uuids": ["GPU-1"],
+        "columns": [[[0], {"not_supported": [1]}]],
+        "processes": {"GPU-1": [[11, 2**30], [12, None]]},
+        "holdings": {"GPU-1": [[workload, 1.0]]},
+        "down": {},
+        "host": {},
+        "collectors": {},
+        "trouble": None,
+    }
+    header = {
+        "format": "rightsizer-recording",
+        "version": 1,
+        "program": "0.1.0",
+        "signals": [["gpu_busy", "ratio"], ["sm_active", "ratio"]],
+    }
+    path = tmp_path / "old.jsonl"
+    lines = [
+        *(json.dumps(line, separators=(",", ":")) for line in (header, said)),
+        "[1717200000000000000,0,[0,0.5]]",
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    [read] = replay(path).snapshots
+    assert read.devices == (Device("GPU-1", 0),)
+    assert read.readings["GPU-1"].values == {Signal.GPU_BUSY: 0.5}
+    assert read.readings["GPU-1"].missing == {Signal.SM_ACTIVE: Missing.NOT_SUPPORTED}
+    assert read.readings["GPU-1"].processes == (Process(11, 2**30), Process(12))
+    batch = replace(WORKLOAD, workload_class=WorkloadClass.BATCH)
+    assert read.holdings == {"GPU-1": (Holding(batch, 1.0),)}
 
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])

@@ -1,4 +1,4 @@
-"""A small JSON client: few tries, patience where the peer asks for it, failures as values.
+"""A small client for JSON and text: few tries, patience where asked for, failures as values.
 
 A peer that is away is an everyday thing, so it is never an exception. urllib3 is imported at the
 first request, because most agents never make one.
@@ -34,6 +34,7 @@ __all__ = [
 
 _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 _IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+_JSON: Final = "application/json"
 _EXCERPT_LENGTH: Final = 200
 _CHUNK_BYTES: Final = 65536
 
@@ -86,11 +87,12 @@ def _no_token() -> None:
 
 
 class HttpClient:
-    """Talks JSON to one peer.
+    """Talks to one peer, JSON unless it is told otherwise.
 
     Args:
         base_url: The address that every path is appended to; a path of its own may be in it.
         settings: How patient the client is.
+        accept: What its answers are; anything but JSON is given as the text that it is.
         token: Gives the bearer token at each request, so that it may rotate; an `OSError` or
             `ValueError` from it becomes a failure.
         sleep: Waits between tries; where it returns true, as an event's `wait` does when the
@@ -107,6 +109,7 @@ class HttpClient:
         base_url: str,
         settings: HttpSettings | None = None,
         *,
+        accept: str = _JSON,
         token: Callable[[], str | None] = _no_token,
         sleep: Callable[[float], object] = time.sleep,
         jitter: Callable[[], float] = random.random,
@@ -114,6 +117,7 @@ class HttpClient:
     ) -> None:
         self.base_url = checked_url(base_url).rstrip("/")
         self._settings = settings or HttpSettings()
+        self._accept = accept
         self._token = token
         self._sleep = sleep
         self._jitter = jitter
@@ -168,9 +172,9 @@ class HttpClient:
         return whole * (0.5 + self._jitter() / 2)
 
     def _headers(self, has_body: bool) -> dict[str, str]:  # noqa: FBT001 - private, one caller.
-        headers = {"Accept": "application/json", "User-Agent": f"rightsizer/{__version__}"}
+        headers = {"Accept": self._accept, "User-Agent": f"rightsizer/{__version__}"}
         if has_body:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = _JSON
         token = self._token()
         if token is not None:
             if not token.isascii() or not token.isprintable():
@@ -232,6 +236,8 @@ class HttpClient:
             size = f"{self._settings.response_maximum_bytes} bytes"
             return Failure(FailureKind.MALFORMED, f"{peer} answered with more than {size}")
         if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own numbers.
+            if self._accept != _JSON:
+                return Response(answer.status, raw.decode(errors="replace"))
             try:
                 return Response(answer.status, json.loads(raw) if raw.strip() else None)
             except (ValueError, RecursionError):

@@ -37,7 +37,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A successful answer; `body` is parsed JSON, `None` where the answer was empty."""
+    """A successful answer; `body` is parsed JSON, `None` where that was empty, or plain text."""
 
     status: int
     body: Any

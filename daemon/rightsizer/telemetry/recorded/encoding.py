@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.reading import Missing, Process, Reading
+from rightsizer.domain.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.domain.signal import SIGNALS, Signal
 from rightsizer.domain.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.domain.workload import (
@@ -50,12 +50,12 @@ def encode_sections(snapshot: Snapshot) -> dict[str, Any]:
         "uuids": list(readings),
         "columns": [_encode_columns(reading) for reading in readings.values()],
         "processes": {
-            uuid: [[process.pid, process.memory_used_bytes] for process in reading.processes]
+            uuid: [_encode_process(process) for process in reading.processes]
             for uuid, reading in readings.items()
             if reading.processes is not None
         },
         "holdings": {
-            uuid: [[asdict(holding.workload), holding.share_ratio] for holding in holdings]
+            uuid: [_encode_holding(holding) for holding in holdings]
             for uuid, holdings in snapshot.holdings.items()
         },
         "down": {uuid: [down.reason, down.detail] for uuid, down in snapshot.down.items()},
@@ -81,12 +81,11 @@ def decode_section(name: str, data: Any, signals: list[Signal | None]) -> Any:
             return [_decode_columns(present, missing, signals) for present, missing in data]
         case "processes":
             return {
-                uuid: tuple(Process(pid, memory) for pid, memory in processes)
-                for uuid, processes in data.items()
+                uuid: tuple(map(_decode_process, processes)) for uuid, processes in data.items()
             }
         case "holdings":
             return {
-                uuid: tuple(Holding(_decode_workload(of), share) for of, share in holdings)
+                uuid: tuple(Holding(_decode_workload(of), *how) for of, *how in holdings)
                 for uuid, holdings in data.items()
             }
         case "down":
@@ -112,6 +111,27 @@ def _decode_device(fields: Mapping[str, Any]) -> Device:
             "assumed": tuple(fields.get("assumed", ())),
         }
     )
+
+
+def _encode_process(process: Process) -> list[Any]:
+    """Pid and memory; what else is known only where it is."""
+    if process.kind is ProcessKind.COMPUTE and process.gpu_busy is None:
+        return [process.pid, process.memory_used_bytes]
+    return [process.pid, process.memory_used_bytes, process.kind, process.gpu_busy]
+
+
+def _decode_process(fields: list[Any]) -> Process:
+    pid, memory, *more = fields
+    if not more:
+        return Process(pid, memory)
+    kind, gpu_busy = more
+    return Process(pid, memory, ProcessKind(kind), gpu_busy)
+
+
+def _encode_holding(holding: Holding) -> list[Any]:
+    """Workload and share; that there is no process only where there is none."""
+    fields = [asdict(holding.workload), holding.share_ratio]
+    return fields if holding.has_process else [*fields, False]
 
 
 def _encode_columns(reading: Reading) -> list[Any]:

@@ -8,7 +8,8 @@ from rightsizer.domain.errors import RecordingError
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.units import Nanoseconds
-from rightsizer.telemetry.dcgm import Series, holdings_of, parse_sample, wanted
+from rightsizer.telemetry.dcgm.labels import holdings_of
+from rightsizer.telemetry.dcgm.series import Series, parse_sample, wanted
 from rightsizer.telemetry.recorded.row import Notes, Row
 from rightsizer.telemetry.recorded.text import TextFile
 from rightsizer.telemetry.recorded.timestamps import parse_epoch

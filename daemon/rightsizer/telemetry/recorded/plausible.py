@@ -22,7 +22,7 @@ _BOUNDS: Final[dict[Unit, tuple[float, float]]] = {
     Unit.HERTZ: (0.0, 1e11),
     Unit.CELSIUS: (-100.0, 300.0),
     Unit.COUNT: (0.0, 2.0**31 - 17),
-    Unit.SECONDS: (0.0, 1e12),
+    Unit.SECONDS: (0.0, 2e9),
 }
 
 

@@ -1,0 +1,104 @@
+"""A client for the agent on this machine: HTTP over its local socket, JSON both ways."""
+
+import http.client
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.domain.errors import RightsizerError, UsageError
+
+__all__ = ["LocalClient"]
+
+_START: Final = (
+    "start it with `systemctl start rightsizer`, or name its socket with --path.api-socket"
+)
+
+
+class LocalClient:
+    """Asks one agent, a connection a request; every fault is an error with its remedy."""
+
+    def __init__(self, path: Path, timeout_seconds: float = 10.0) -> None:
+        """A client that connects at its first request."""
+        self._path = path
+        self._timeout_seconds = timeout_seconds
+
+    def get(self, target: str) -> Any:
+        """The answer to a GET.
+
+        Raises:
+            RightsizerError: nobody answers, or not with what was asked for.
+        """
+        return self._ask("GET", target, None)
+
+    def post(self, target: str, body: Any) -> Any:
+        """The answer to a POST of a value.
+
+        Raises:
+            UsageError: the agent does not take the value.
+            RightsizerError: nobody answers, or not with what was asked for.
+        """
+        return self._ask("POST", target, json.dumps(body).encode())
+
+    def _ask(self, method: str, target: str, body: bytes | None) -> Any:
+        connection = _Connection(self._path, self._timeout_seconds)
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        try:
+            connection.request(method, target, body, headers)
+            response = connection.getresponse()
+            raw = response.read()
+        except TimeoutError:
+            raise RightsizerError(
+                f"the agent at {self._path} does not answer within {self._timeout_seconds:g} s; "
+                "see its log, `journalctl -u rightsizer`"
+            ) from None
+        except OSError as error:
+            raise RightsizerError(self._remedy(error)) from None
+        except http.client.HTTPException:
+            raise RightsizerError(
+                f"what listens at {self._path} does not speak HTTP as it should"
+            ) from None
+        finally:
+            connection.close()
+        return self._judge(response.status, raw)
+
+    def _judge(self, status: int, raw: bytes) -> Any:
+        if status == http.client.OK:
+            try:
+                return json.loads(raw)
+            except ValueError:
+                raise RightsizerError(f"the agent at {self._path} answers no JSON") from None
+        said = raw.decode(errors="replace").strip() or http.client.responses.get(status, "")
+        if status == http.client.BAD_REQUEST:
+            raise UsageError(said)
+        if status == http.client.NOT_FOUND:
+            said += "; is it older than this command? Restart it"
+        raise RightsizerError(f"the agent at {self._path} answers {status}: {said}")
+
+    def _remedy(self, error: OSError) -> str:
+        path = self._path
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            return f"no agent runs here: there is no socket {path}; {_START}"
+        if isinstance(error, ConnectionRefusedError):
+            return f"no agent runs here: nobody answers at {path} any more; {_START}"
+        if isinstance(error, PermissionError):
+            return (
+                f"user {os.geteuid()} may not use {path}; run as root, as the user that the agent "
+                "runs as, or as a member of its group"
+            )
+        return f"the agent at {path} broke off: {error.strerror or error}"
+
+
+class _Connection(http.client.HTTPConnection):
+    """One connection to a path instead of a host and a port."""
+
+    def __init__(self, path: Path, timeout_seconds: float) -> None:
+        super().__init__("localhost", timeout=timeout_seconds)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the path."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))

@@ -1,0 +1,159 @@
+"""One line of an exposition: what its name and labels mean.
+
+Imports prometheus_client for its parser alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from rightsizer.domain.dcgm_names import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmField
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import SIGNALS, Signal
+from rightsizer.domain.units import Unit, convert
+from rightsizer.domain.workload import Workload
+from rightsizer.telemetry.dcgm.labels import entity_of, facts_of, holder_of, why_no_gpu
+from rightsizer.telemetry.recorded.plausible import plausible, scaled
+from rightsizer.telemetry.recorded.row import Facts
+
+__all__ = ["XID_METRIC", "Series", "Unused", "interpret", "parse_sample", "wanted"]
+
+XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
+
+_OURS: Final = "rightsizer_"
+_PREFIXES: Final = ("DCGM_", "dcgm_", _OURS)
+_MIB: Final = 2.0**20
+_MEMORY_PARTS: Final = {
+    "DCGM_FI_DEV_FB_FREE": "memory_free_bytes",
+    "DCGM_FI_DEV_FB_USED": "memory_used_bytes",
+    "DCGM_FI_DEV_FB_RESERVED": "memory_reserved_bytes",
+}
+
+
+def _our_metric(signal: Signal) -> str:
+    suffix = "_ratio" if SIGNALS[signal].unit is Unit.RATIO else ""
+    return f"{_OURS}{signal}{suffix}"
+
+
+_OUR_SIGNALS: Final = {_our_metric(signal): signal for signal in Signal}
+_DESCRIBING: Final = frozenset({f"{_OURS}device_info", XID_METRIC})
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of an exposition without its value: whose reading it is, and of what."""
+
+    metric: str
+    """By today's name."""
+    device: str
+    signal: Signal | None
+    """`None` for what only describes the device."""
+    factor: float
+    rank: int
+    holder: Workload | None
+    facts: Facts
+    """What the labels say of the device."""
+    part_of: Signal | None = None
+    """The signal that several such series sum up to; `signal` is `None` then."""
+    driver_version: str | None = None
+
+    @property
+    def is_profiling(self) -> bool:
+        """Whether it comes from the hardware's own counters."""
+        field = DCGM_FIELDS.get(self.metric)
+        return field is not None and field.is_profiling
+
+    def read(self, value: float) -> float | Missing:
+        """The reading in its base unit, or why it cannot be believed."""
+        signal = self.signal or self.part_of
+        if signal is None:
+            return Missing.NOT_READ
+        return plausible(signal, scaled(value, self.factor))
+
+    def learned(self, value: float) -> Facts:
+        """What labels and value say of the device: a part of its memory, for one."""
+        part = _MEMORY_PARTS.get(self.metric)
+        if part is None:
+            return self.facts
+        size = plausible(Signal.MEMORY_USED_BYTES, value * _MIB)
+        facts = replace(self.facts)
+        if not isinstance(size, Missing):
+            setattr(facts, part, size)
+        return facts
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """A line that says nothing here."""
+
+    metric: str
+    because: str
+
+
+def wanted(line: str) -> bool:
+    """Whether a line can hold a sample of interest."""
+    return line.startswith(_PREFIXES)
+
+
+def interpret(text: str) -> Series | Unused:
+    """What the name and labels of a line, `name{label="value"}`, mean, or why nothing.
+
+    Raises:
+        ValueError: the text is not of that form.
+    """
+    for family in text_string_to_metric_families(f"{text} 0\n"):
+        for sample in family.samples:
+            return _interpret(_name_of_today(sample.name), sample.labels)
+    raise ValueError(f"'{text}' is not a sample")
+
+
+def parse_sample(text: str) -> Series | None:
+    """What the name and labels of a line mean; `None` where they say nothing here.
+
+    Raises:
+        ValueError: the text is not of the form `name{label="value"}`.
+    """
+    found = interpret(text)
+    return found if isinstance(found, Series) else None
+
+
+def _name_of_today(name: str) -> str:
+    """Former names, and names to which a relay has added the suffix of counters."""
+    name = FORMER_DCGM_NAMES.get(name, name)
+    if name in DCGM_FIELDS or not name.startswith("DCGM_"):
+        return name
+    return name.removesuffix("_total")
+
+
+def _interpret(name: str, labels: Mapping[str, str]) -> Series | Unused:
+    field = DCGM_FIELDS.get(name)
+    signal = field.signal if field is not None else _OUR_SIGNALS.get(name)
+    if signal is None and name not in _DESCRIBING:
+        known = "" if field is None else field.unused_because
+        return Unused(name, known or "nobody here knows the field")
+    elsewhere = why_no_gpu(labels)
+    if elsewhere is not None:
+        return Unused(name, elsewhere)
+    entity = entity_of(labels)
+    if entity is None:
+        return Unused(name, "its labels name no GPU")
+    if entity.is_instance and field is not None and field.is_of_card:
+        return Unused(name, "it tells of the whole card and is labelled with one instance")
+    is_part = field is not None and field.is_part
+    return Series(
+        metric=name,
+        device=entity.device,
+        signal=None if is_part else signal,
+        factor=_factor(field),
+        rank=0 if field is None else field.rank,
+        holder=holder_of(labels),
+        facts=facts_of(labels, entity),
+        part_of=signal if is_part else None,
+        driver_version=labels.get("DCGM_FI_DRIVER_VERSION") or None,
+    )
+
+
+def _factor(field: DcgmField | None) -> float:
+    return 1.0 if field is None else convert(field.unit)[1]

@@ -1,0 +1,109 @@
+"""What an operator may set of a dcgm-exporter as a source."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rightsizer.domain.settings import setting
+from rightsizer.edge.http import HttpSettings, checked_url
+
+__all__ = ["DcgmSettings"]
+
+_OUR_PATH = "/metrics/dcgm"
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmSettings:
+    """A dcgm-exporter of this node; without `url` there is none.
+
+    Raises:
+        ValueError: `url` is not an address, or is that of an agent's own page.
+    """
+
+    url: str = setting(
+        "",
+        help="Where a dcgm-exporter of this node serves its metrics, as in "
+        "http://localhost:9400/metrics; empty to read none.",
+    )
+    interval_seconds: float = setting(
+        15.0,
+        help="Time between two looks at the page; values are held for at most two of these.",
+        unit="seconds",
+        minimum=0.1,
+        maximum=600.0,
+        source="dcgm-exporter collects every 30 s unless told otherwise: twice as often loses "
+        "no collection, and more often would tell nothing new",
+    )
+    timeout_seconds: float = setting(
+        5.0,
+        help="How long the exporter may take to accept a connection, and to answer.",
+        unit="seconds",
+        minimum=0.1,
+        maximum=60.0,
+    )
+    longest_age_seconds: float = setting(
+        60.0,
+        help="How old a value with a time of its own may be, and how long a GPU's energy counter "
+        "may stand still before all its values are stale; more where the exporter collects "
+        "less often than every 30 s.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+        source="two collections of a dcgm-exporter, which collects every 30 s",
+    )
+    lost_retention_seconds: float = setting(
+        86400.0,
+        help="How long a GPU that only the exporter knew stays listed as down.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=2592000.0,
+    )
+    response_maximum_bytes: int = setting(
+        8 * 2**20,
+        help="The largest page that is read.",
+        unit="bytes",
+        minimum=1024,
+        source="64 MIG instances with 60 metrics each, and room for long labels",
+    )
+    token_file: str = setting(
+        "",
+        help="A file that holds a bearer token, read anew each time; empty for none.",
+    )
+    ca_file: str = setting(
+        "",
+        help="A PEM file with the authorities to trust; empty for the system's own.",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse an address that cannot be read, or that leads back to an agent."""
+        if not self.url:
+            return
+        checked_url(self.url)
+        if urlsplit(self.url).path.rstrip("/").endswith(_OUR_PATH):
+            raise ValueError(
+                f"'{self.url}' is where Rightsizer itself writes in dcgm-exporter's manner; "
+                "name the address of a dcgm-exporter, or leave url empty"
+            )
+
+    @property
+    def address(self) -> str:
+        """The address of the page; `/metrics` where the operator names no path."""
+        return self.url if urlsplit(self.url).path.strip("/") else f"{self.url.rstrip('/')}/metrics"
+
+    @property
+    def http(self) -> HttpSettings:
+        """The client's settings; the next look is the next try."""
+        return HttpSettings(
+            timeout_seconds=self.timeout_seconds,
+            tries=1,
+            response_maximum_bytes=self.response_maximum_bytes,
+            ca_file=self.ca_file,
+        )
+
+    def token(self) -> str | None:
+        """The bearer token as it is now.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        return Path(self.token_file).read_text("utf-8").strip() if self.token_file else None

@@ -1,0 +1,1 @@
+"""What serving engines say of themselves, tied to the GPUs that they run on."""

@@ -1,0 +1,132 @@
+"""Which serving engines are asked, how often, and whose GPUs what they say is about."""
+
+import re
+from collections import Counter
+from dataclasses import MISSING, dataclass
+from enum import StrEnum
+from typing import Final
+from urllib.parse import urlsplit
+
+from rightsizer.domain.settings import setting
+from rightsizer.edge.http import checked_url
+
+__all__ = ["EngineName", "ServingEndpoint", "ServingSettings"]
+
+_USUAL_PATH: Final = "/metrics"
+_PLAIN: Final = re.compile("[!-~]+")
+"""What may stand in an address: neither spaces nor letters that HTTP cannot send."""
+
+
+class EngineName(StrEnum):
+    """The engines whose metrics are understood."""
+
+    AUTO = "auto"
+    """Recognized by what the page says."""
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    TRITON = "triton"
+    TGI = "tgi"
+
+
+@dataclass(frozen=True, slots=True)
+class ServingEndpoint:
+    """One engine's page of metrics, and whose GPUs it is about.
+
+    Raises:
+        ValueError: `url` is not an address.
+    """
+
+    url: str = setting(
+        MISSING,
+        help="Address of one engine's own metrics, never of a service in front of several; "
+        "/metrics where it has no path.",
+    )
+    engine: EngineName = setting(
+        EngineName.AUTO, help="Which engine it is; auto to recognize it by its metrics."
+    )
+    gpus: tuple[str, ...] = setting(
+        (), help="The GPUs that it runs on, by uuid or index; empty to find them by its owner."
+    )
+    workload: str = setting("", help="Shell pattern of its owner's name; empty for any.")
+    namespace: str = setting("", help="Shell pattern of its owner's namespace; empty for any.")
+    pod: str = setting("", help="Shell pattern of its pod's name; empty for any.")
+
+    def __post_init__(self) -> None:
+        """Refuse an address that no client can use, or that has a password in it."""
+        try:
+            parts = urlsplit(self.url)
+            is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            is_usable = False
+        if not is_usable or not _PLAIN.fullmatch(self.url):
+            raise ValueError(
+                f"'{self.url}' is not an address; write it like 'http://127.0.0.1:8000/metrics'"
+            )
+        checked_url(self.url)
+
+    @property
+    def address(self) -> str:
+        """What is asked for, its path filled in."""
+        parts = urlsplit(self.url)
+        return parts._replace(path=parts.path.rstrip("/") or _USUAL_PATH).geturl()
+
+    @property
+    def name(self) -> str:
+        """What it is called among the collectors."""
+        parts = urlsplit(self.address)
+        return f"serving/{parts.netloc}{'' if parts.path == _USUAL_PATH else parts.path}"
+
+    @property
+    def names_owner(self) -> bool:
+        """Whether it says whose it is."""
+        return bool(self.workload or self.namespace or self.pod)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSettings:
+    """Serving engines whose queue, cache and latency are read; none unless listed.
+
+    Raises:
+        ValueError: two endpoints have the same address.
+    """
+
+    endpoints: tuple[ServingEndpoint, ...] = setting(
+        (), help="The engines of this node, one entry a page of metrics."
+    )
+    interval_seconds: float = setting(
+        5.0,
+        help="Time between two looks at an engine.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=300.0,
+        source="twenty histograms and their gauges, a page of vLLM's size, take 3 ms to read",
+    )
+    timeout_seconds: float = setting(
+        2.0,
+        help="How long an engine may take to answer.",
+        unit="seconds",
+        minimum=0.1,
+        maximum=60.0,
+    )
+    hold_intervals: float = setting(
+        2.0,
+        help="How many intervals a page stands for the present when no newer one comes.",
+        minimum=1.0,
+        maximum=10.0,
+        source="docs/definitions.md, states: slower signals hold for two of their own intervals",
+    )
+    page_maximum_bytes: int = setting(
+        8 * 2**20,
+        help="The largest page that is read.",
+        unit="bytes",
+        minimum=1024,
+        source="twenty histograms of sixteen data-parallel engines are 0.9 MB",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse to ask one engine twice."""
+        counts = Counter(endpoint.name for endpoint in self.endpoints)
+        for name, count in counts.items():
+            if count > 1:
+                address = name.removeprefix("serving/")
+                raise ValueError(f"endpoints: '{address}' is listed {count} times; list it once")

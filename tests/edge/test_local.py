@@ -1,0 +1,150 @@
+"""The client for the local socket: every way in which nobody answers has its own words."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rightsizer.domain.errors import RightsizerError, UsageError
+from rightsizer.edge.local import LocalClient
+
+Peer = Callable[..., Path]
+CRLF: Final = b"\r\n"
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Iterator[Peer]:
+    """Starts whoever listens at a path, takes one request, and says what it is told to say."""
+    path, heard = tmp_path / "api.sock", threading.Event()
+    listening = socket.socket(socket.AF_UNIX)
+    threads: list[threading.Thread] = []
+
+    def start(answer: bytes, *, keeps: list[bytes] | None = None, hangs: bool = False) -> Path:
+        listening.bind(str(path))
+        listening.listen()
+
+        def serve() -> None:
+            with listening.accept()[0] as connection:
+                request = connection.recv(65536)
+                while request.partition(CRLF * 2)[2] == b"" and b"Content-Length" in request:
+                    request += connection.recv(65536)
+                if keeps is not None:
+                    keeps.append(request)
+                connection.sendall(answer)
+                if hangs:
+                    heard.wait(20)
+
+        threads.append(threading.Thread(target=serve))
+        threads[0].start()
+        return path
+
+    yield start
+    heard.set()
+    for thread in threads:
+        thread.join()
+    listening.close()
+
+
+def answer(body: bytes, status: str = "200 OK") -> bytes:
+    """A whole answer."""
+    length = str(len(body)).encode()
+    return b"HTTP/1.1 " + status.encode() + b"\r\nContent-Length: " + length + CRLF * 2 + body
+
+
+def refusal(path: Path, timeout_seconds: float = 20.0) -> str:
+    """Why a request failed."""
+    with pytest.raises(RightsizerError) as failed:
+        LocalClient(path, timeout_seconds).get("/api/v1/releases")
+    assert not isinstance(failed.value, UsageError)
+    return str(failed.value)
+
+
+def test_a_value_goes_out_as_json_and_comes_back_so(peer: Peer) -> None:
+    """In one request to a host that is this one."""
+    heard: list[bytes] = []
+    client = LocalClient(peer(answer(b'{"resumed":["gpus"]}'), keeps=heard))
+
+    assert client.post("/api/v1/resume", {"held": "gpus"}) == {"resumed": ["gpus"]}
+    head, _, body = heard[0].partition(CRLF * 2)
+    assert head.startswith(b"POST /api/v1/resume HTTP/1.1\r\nHost: localhost\r\n")
+    assert b"Content-Type: application/json" in head
+    assert body == b'{"held": "gpus"}'
+
+
+def test_a_request_that_the_agent_does_not_take_is_the_askers_fault(peer: Peer) -> None:
+    """In the agent's own words."""
+    client = LocalClient(peer(answer(b"held: choose one\n", "400 Bad Request")))
+    with pytest.raises(UsageError, match=r"^held: choose one$"):
+        client.post("/api/v1/release", {})
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (answer(b"on fire\n", "500 Internal Server Error"), "answers 500: on fire"),
+        (answer(b"", "503 Service Unavailable"), "answers 503: Service Unavailable"),
+        (answer(b"nothing here\n", "404 Not Found"), "nothing here; is it older than this command"),
+        (answer(b"<html>"), "answers no JSON"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "does not speak HTTP"),
+        (b"", "broke off: Remote end closed connection"),
+    ],
+)
+def test_an_answer_that_is_none_is_told(peer: Peer, said: bytes, words: str) -> None:
+    """With the path of whoever gave it."""
+    path = peer(said)
+    told = refusal(path)
+
+    assert words in told
+    assert str(path) in told
+
+
+def test_an_agent_that_says_nothing_is_not_waited_for_for_ever(peer: Peer) -> None:
+    """The time is told, and where to look."""
+    path = peer(b"", hangs=True)
+
+    assert refusal(path, timeout_seconds=0.1) == (
+        f"the agent at {path} does not answer within 0.1 s; see its log, `journalctl -u rightsizer`"
+    )
+
+
+def test_where_no_agent_ever_ran_there_is_no_socket(tmp_path: Path) -> None:
+    """The command that starts one is named."""
+    told = refusal(tmp_path / "no" / "api.sock")
+
+    assert told.startswith(f"no agent runs here: there is no socket {tmp_path}/no/api.sock; start")
+    assert "systemctl start rightsizer" in told
+
+
+def test_where_an_agent_was_killed_nobody_answers_any_more(tmp_path: Path) -> None:
+    """Which is not the same as never having run."""
+    path = tmp_path / "api.sock"
+    with closing(socket.socket(socket.AF_UNIX)) as dead:
+        dead.bind(str(path))
+
+    assert refusal(path).startswith(f"no agent runs here: nobody answers at {path} any more; start")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_whoever_may_not_is_told_who_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root, the agent's user, its group."""
+    monkeypatch.chdir(tmp_path)
+    with closing(socket.socket(socket.AF_UNIX)) as listening:
+        listening.bind("api.sock")
+        listening.listen()
+        Path("api.sock").chmod(0o660)
+        os.seteuid(65534)
+        try:
+            told = refusal(Path("api.sock"))
+        finally:
+            os.seteuid(0)
+
+    assert told == (
+        "user 65534 may not use api.sock; run as root, as the user that the agent runs as, or as "
+        "a member of its group"
+    )

@@ -1,0 +1,61 @@
+"""The evaluation of dcgm-exporter's pages: it finds what was read wrongly."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dcgm_exporter import BUSY, page
+from evaluation.dcgm import MISSING, READ, UNUSED, WEAKER, WRONG, evaluate, verdict
+from evaluation.dcgm_lines import lines_of
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.signal import Signal
+from rightsizer.telemetry.dcgm.exposition import parse_exposition
+
+TEXT = (
+    page(pod="p", namespace="n")
+    + f'DCGM_FI_DEV_MEMORY_TEMP{{gpu="0",UUID="{BUSY}"}} 0\n'
+    + f'DCGM_FI_DEV_XID_ERRORS{{gpu="0",UUID="{BUSY}"}} 31\n'
+    + f'DCGM_FI_DEV_VGPU_LICENSE_STATUS{{gpu="0",UUID="{BUSY}"}} 0\n'
+)
+
+
+def verdicts(**changes: object) -> dict[str, str]:
+    """By metric, where the page was read with something wrong in it."""
+    lines = lines_of(TEXT.splitlines())
+    read = replace(parse_exposition(TEXT, built_in()), **changes)  # type: ignore[arg-type]
+    return {line.metric.removeprefix("DCGM_FI_"): verdict(line, lines, read) for line in lines}
+
+
+def test_what_is_read_well_is_called_so() -> None:
+    """A weaker field, a missing sensor and a license are told apart."""
+    found = verdicts()
+
+    assert (found.pop("DEV_GPU_UTIL"), found.pop("DEV_MEMORY_TEMP")) == (WEAKER, MISSING)
+    assert found.pop("DEV_VGPU_LICENSE_STATUS") == UNUSED
+    assert set(found.values()) == {READ}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"values": {BUSY: {}}},
+        {"values": {BUSY: dict.fromkeys(Signal, 0.97)}},
+        {"devices": ()},
+        {"holdings": {}},
+    ],
+)
+def test_what_is_read_wrongly_is_found(changes: dict[str, object]) -> None:
+    """A lost line, another value, no device and no holder."""
+    found = verdicts(**changes)
+
+    assert {found["DEV_POWER_USAGE"], found["PROF_DRAM_ACTIVE"], found["DEV_FB_USED"]} == {WRONG}
+
+
+def test_a_folder_of_pages_is_reported(tmp_path: Path) -> None:
+    """One row a page, and every reason why a line is of no use."""
+    (tmp_path / "a.prom").write_text(TEXT)
+    report = "\n".join(evaluate(tmp_path))
+
+    assert "| a.prom | 13    | 1       | 10   |" in report
+    assert "- `DCGM_FI_DEV_VGPU_LICENSE_STATUS` (1): a license is neither load" in report

@@ -1,0 +1,207 @@
+"""One page of a dcgm-exporter, in every way in which exporters have written it."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dcgm_exporter import BUSY, OTHER, USUAL, lines, page
+from readings import EPOCH, SECOND
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.dcgm_names import DCGM_FIELDS, FORMER_DCGM_NAMES
+from rightsizer.domain.errors import DriverError
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.workload import WorkloadClass
+from rightsizer.telemetry.dcgm.exposition import Exposition, ExpositionReader, parse_exposition
+from rightsizer.telemetry.dcgm.series import Unused, interpret
+
+MIG = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
+
+
+def read(text: str) -> Exposition:
+    """The page."""
+    return parse_exposition(text, built_in())
+
+
+def test_a_page_of_today() -> None:
+    """Each line is in its base unit, the better of two fields wins, and its name is kept."""
+    found = read(page(DCGM_FI_DRIVER_VERSION="570.1"))
+
+    assert found.values[BUSY] == {
+        Signal.SM_CLOCK_HERTZ: 1.41e9,
+        Signal.TEMPERATURE_CELSIUS: 55.0,
+        Signal.POWER_WATTS: 231.5,
+        Signal.ENERGY_JOULES: 7000.0,
+        Signal.MEMORY_FREE_BYTES: 61_440 * 2.0**20,
+        Signal.MEMORY_USED_BYTES: 20_480 * 2.0**20,
+        Signal.GPU_BUSY: 0.875,
+        Signal.TENSOR_ACTIVE: 0.25,
+        Signal.DRAM_ACTIVE: 0.5,
+    }
+    assert found.fields[BUSY][Signal.GPU_BUSY] == "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+    assert (found.driver_version, found.devices[0].board) == ("570.1", "A100-SXM4-80GB")
+
+
+@pytest.mark.parametrize("former", sorted(FORMER_DCGM_NAMES))
+def test_former_names_read_like_those_of_today(former: str) -> None:
+    """An exporter of 2020 tells the same."""
+    today = FORMER_DCGM_NAMES[former]
+    labels = f'{{gpu="0",uuid="{BUSY}"}}'
+
+    assert read(f"{former}{labels} 0.5\n") == read(f"{today}{labels} 0.5\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        ("9223372036854775792", Missing.NO_SAMPLE),
+        ("9223372036854775793", Missing.NOT_SUPPORTED),
+        ("9223372036854775794", Missing.NOT_SUPPORTED),
+        ("9223372036854775795", Missing.NO_PERMISSION),
+        ("140737488355330.000000", Missing.NOT_SUPPORTED),
+        ("9.223372036854776e+18", Missing.INVALID),
+        ("NaN", Missing.INVALID),
+        ("-1", Missing.INVALID),
+    ],
+)
+def test_a_blank_says_why(number: str, why: Missing) -> None:
+    """DCGM's own reason where the last digits have survived."""
+    for name in ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"):
+        found = read(lines(BUSY, {name: number}))
+        signal = DCGM_FIELDS[name].signal
+        assert (found.values[BUSY], found.missing[BUSY]) == ({}, {signal: why})
+        assert found.devices[0].memory_total_bytes == 80 * 2.0**30
+
+
+def test_a_blank_does_not_hide_the_weaker_field() -> None:
+    """What is there goes before what is missing."""
+    found = read(
+        lines(BUSY, {"DCGM_FI_DEV_GPU_UTIL": 40, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 2**63 - 14})
+    )
+    assert (found.values[BUSY], found.missing[BUSY]) == ({Signal.GPU_BUSY: 0.4}, {})
+
+
+@pytest.mark.parametrize(("profiled", "believed"), [(0, 0.97), (0.02, 0.02)])
+def test_a_dead_counter_does_not_hide_work(profiled: float, believed: float) -> None:
+    """Counters that have died read 0 for ever; a small share is a reading."""
+    found = read(
+        page().replace("GR_ENGINE_ACTIVE", "X")
+        + lines(BUSY, {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": profiled})
+    )
+    assert found.values[BUSY][Signal.GPU_BUSY] == believed
+
+
+def test_errors_of_all_kinds_are_added_up_once() -> None:
+    """Of a GPU that two pods share each line stands twice."""
+    kinds = ("CRC_FLIT", "CRC_DATA", "REPLAY", "RECOVERY")
+    counts = {
+        f"DCGM_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL": 10**at for at, kind in enumerate(kinds)
+    }
+    found = read(lines(BUSY, counts, pod="a") + lines(BUSY, counts, pod="b"))
+
+    assert found.values[BUSY] == {Signal.NVLINK_ERRORS: 1111}
+
+
+def test_what_tells_of_the_card_is_no_reading_of_an_instance() -> None:
+    """Even where the exporter labels it so; nor is the instance's a reading of the card."""
+    found = read(page() + page(**MIG))
+    instance = f"{BUSY}/gi2"
+
+    assert set(found.values[instance]) == {
+        *(Signal.SM_CLOCK_HERTZ, Signal.GPU_BUSY, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE),
+        *(Signal.MEMORY_FREE_BYTES, Signal.MEMORY_USED_BYTES),
+    }
+    assert found.instances == {instance: (BUSY, 2)}
+    assert found.values[BUSY] == read(page()).values[BUSY]
+
+
+@pytest.mark.parametrize(
+    ("text", "because"),
+    [
+        ('DCGM_FI_DEV_PCIE_REPLAY_COUNTER{gpu="0",UUID="G",nvlink="3"}', "one NVLink"),
+        ('DCGM_FI_DEV_POWER_USAGE{nvswitch="0",gpu="0"}', "a switch"),
+        ('DCGM_FI_DEV_GPU_TEMP{cpu="0"}', "a CPU"),
+        ('DCGM_FI_DEV_GPU_TEMP{Hostname="h"}', "name no GPU"),
+        ('DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="G",GPU_I_ID="1"}', "the whole card"),
+        ('DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL{gpu="0"}', "behaves as a rate"),
+        ('DCGM_EXP_XID_ERRORS_COUNT{gpu="0",xid="31"}', "window of its own"),
+        ('DCGM_FI_DEV_OF_TOMORROW{gpu="0"}', "nobody here knows"),
+    ],
+)
+def test_what_says_nothing_here_says_why(text: str, because: str) -> None:
+    """No line is passed over in silence."""
+    found = interpret(text)
+
+    assert isinstance(found, Unused)
+    assert because in found.because
+    assert read(f"{text} 7\n").values == {}
+
+
+def test_a_relay_may_add_its_suffix() -> None:
+    """A counter that has passed through OpenMetrics is the same counter."""
+    found = read(f'DCGM_FI_DEV_PCIE_REPLAY_COUNTER_total{{UUID="{BUSY}"}} 3 # {{a="}}"}} 1\n')
+
+    assert found.values == {BUSY: {Signal.PCIE_REPLAYS: 3}}
+
+
+def test_holders_go_by_the_name_that_their_owner_has() -> None:
+    """As the node's own owners name them, so that both mean the same workload."""
+    found = read(page(pod="chat-7d9f8b6c5d-x2v8q", namespace="web", container="vllm"))
+    [holding] = found.holdings[BUSY]
+
+    assert holding.workload.key == "kubernetes:web/chat"
+    assert (holding.workload.workload_class, holding.workload.pod) == (
+        WorkloadClass.SERVING,
+        "chat-7d9f8b6c5d-x2v8q",
+    )
+
+
+def test_a_value_with_an_old_time_of_its_own_is_stale() -> None:
+    """A relay may go on telling what it heard long ago; what has no time is of now."""
+    now = EPOCH // 1_000_000
+    text = lines(BUSY, {"DCGM_FI_DEV_GPU_TEMP": f"55 {now - 61_000}"})
+    text += lines(BUSY, {"DCGM_FI_DEV_FB_USED": f"1 {now - 59_000}", "DCGM_FI_DEV_ENC_UTIL": 3})
+    found = ExpositionReader(built_in()).read(text, oldest=EPOCH - 60 * SECOND)
+
+    assert found.missing[BUSY] == {Signal.TEMPERATURE_CELSIUS: Missing.STALE}
+    assert found.values[BUSY] == {Signal.MEMORY_USED_BYTES: 2.0**20, Signal.ENCODER: 0.03}
+
+
+def test_a_torn_line_costs_itself() -> None:
+    """The rest of the page is read."""
+    found = read(page(uuid=OTHER) + "DCGM_FI_DEV_GPU_TEMP{gpu=\n" + page()[:-4])
+
+    assert found.unreadable == 2
+    assert found.values[OTHER] == read(page(uuid=OTHER)).values[OTHER]
+
+
+@pytest.mark.parametrize("text", ["<html>log in</html>", "up 1\n", 'node_load1{a="b"} 3\n', "{}"])
+def test_another_page_is_refused(text: str) -> None:
+    """Rather than read as a node without GPUs."""
+    with pytest.raises(DriverError, match="none of its metrics is in it; check the address"):
+        read(text)
+
+
+def test_an_empty_page_has_no_devices() -> None:
+    """As an exporter serves that has collected nothing yet."""
+    assert read("# HELP x y\n\n").devices == ()
+
+
+@settings(deadline=None)
+@given(st.text(max_size=200), st.sampled_from(sorted(USUAL)))
+def test_no_text_breaks_the_reader(text: str, name: str) -> None:
+    """Whatever stands in the lines, a page is read or refused, and says nothing impossible."""
+    for written in (text, f"{name}{{{text}}} 1", f'{name}{{gpu="0",UUID="x"}} {text}'):
+        try:
+            found = read(written)
+        except DriverError:
+            continue
+        assert all(value >= 0 for values in found.values.values() for value in values.values())
+
+
+def test_a_page_read_twice_reads_the_same() -> None:
+    """What is remembered of one page changes nothing in the next."""
+    reader = ExpositionReader(built_in())
+    text = page() + page(**MIG) + page(uuid=OTHER, gpu="1")
+
+    assert reader.read(text) == reader.read(text) == read(text)

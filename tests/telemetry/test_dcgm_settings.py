@@ -1,0 +1,52 @@
+"""Where a dcgm-exporter may be looked for."""
+
+from pathlib import Path
+
+import pytest
+
+from rightsizer.telemetry.dcgm.settings import DcgmSettings
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost:19400/metrics/dcgm",
+        "https://node-3:8443/agent/metrics/dcgm/",
+    ],
+)
+def test_our_own_page_is_no_source(url: str) -> None:
+    """What we write in dcgm-exporter's manner would be read as if it were a second witness."""
+    with pytest.raises(ValueError, match="name the address of a dcgm-exporter"):
+        DcgmSettings(url=url)
+
+
+@pytest.mark.parametrize("url", ["localhost:9400", "ftp://x/metrics", "http://a:b@x/", "http://"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    """Before anything is started."""
+    with pytest.raises(ValueError, match="address"):
+        DcgmSettings(url=url)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://x:9400", "http://x:9400/metrics"),
+        ("http://x:9400/", "http://x:9400/metrics"),
+        ("http://x:9400/metrics", "http://x:9400/metrics"),
+        ("http://x/gpu/dcgm", "http://x/gpu/dcgm"),
+    ],
+)
+def test_the_usual_path_need_not_be_said(url: str, address: str) -> None:
+    """As in Prometheus."""
+    assert DcgmSettings(url=url).address == address
+
+
+def test_the_token_is_read_anew_each_time(tmp_path: Path) -> None:
+    """Tokens of service accounts rotate."""
+    file = tmp_path / "token"
+    settings = DcgmSettings(url="http://x", token_file=str(file))
+    file.write_text("one\n")
+    first = settings.token()
+    file.write_text("two")
+
+    assert (first, settings.token(), DcgmSettings().token()) == ("one", "two", None)

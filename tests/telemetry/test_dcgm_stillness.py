@@ -1,0 +1,88 @@
+"""Exporters that go on answering with what they collected long ago."""
+
+import pytest
+
+from dcgm_exporter import BUSY, OTHER, lines, page
+from readings import SECOND
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.telemetry.dcgm.exposition import parse_exposition
+from rightsizer.telemetry.dcgm.stillness import Stillness
+from rightsizer.telemetry.dcgm.xid_watch import XidWatch
+
+MIG = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
+INSTANCE = f"{BUSY}/gi2"
+POWER, UTIL = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL"
+
+
+def still(*pages: str, every_seconds: float = 30) -> list[frozenset[str]]:
+    """The devices that stand still on each of the pages."""
+    stillness = Stillness(60 * SECOND)
+    return [
+        stillness.see(parse_exposition(text, built_in()), int(at * every_seconds * SECOND))
+        for at, text in enumerate(pages)
+    ]
+
+
+def test_a_counter_of_energy_that_stops_is_no_reading() -> None:
+    """Everything else may repeat on an idle GPU, energy cannot."""
+    assert still(*[page()] * 4) == [frozenset()] * 3 + [frozenset({BUSY})]
+    assert still(*[page(energy=at) for at in range(1, 9)]) == [frozenset()] * 8
+
+
+def test_values_may_repeat_between_two_collections() -> None:
+    """A page that is fetched more often than the exporter collects is the same several times."""
+    pages = [page(energy=1 + at // 4) for at in range(16)]
+
+    assert still(*pages, every_seconds=15) == [frozenset()] * 16
+
+
+def test_one_gpu_may_stand_still_alone() -> None:
+    """A GPU that hangs is not kept alive by the one beside it."""
+    pages = [page() + page(energy=at, uuid=OTHER) for at in range(1, 6)]
+
+    assert still(*pages)[-1] == {BUSY}
+
+
+def test_it_recovers() -> None:
+    """The next collection is believed at once."""
+    assert still(*[page()] * 4, page(energy=9))[-2:] == [{BUSY}, frozenset()]
+
+
+def test_without_energy_all_values_must_repeat() -> None:
+    """A power draw that is the same twice is no proof; all that is read of the GPU is."""
+    moving = [lines(BUSY, {POWER: 70.5, UTIL: at}) for at in range(5)]
+
+    assert still(*moving)[-1] == frozenset()
+    assert still(*[moving[0]] * 5)[-1] == {BUSY}
+
+
+def test_without_any_draw_nothing_is_proven() -> None:
+    """A virtual GPU tells neither; its zeros may be true."""
+    assert still(*[lines(BUSY, {UTIL: 0})] * 9)[-1] == frozenset()
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_an_instance_follows_its_gpu(moves: bool) -> None:  # noqa: FBT001 - a parameter.
+    """An idle instance has nothing of its own that moves."""
+    idle = lines(BUSY, {"DCGM_FI_PROF_SM_ACTIVE": 0}, **MIG)
+    pages = [page(energy=1 + at * moves) + idle for at in range(5)]
+
+    assert still(*pages)[-1] == (frozenset() if moves else {BUSY, INSTANCE})
+
+
+def test_what_has_no_evidence_follows_the_others() -> None:
+    """Where all that could move stands still, the page does."""
+    quiet = lines(OTHER, {UTIL: 0})
+
+    assert still(*[page() + quiet] * 5)[-1] == {BUSY, OTHER}
+    assert still(*[page(energy=at) + quiet for at in range(1, 6)])[-1] == frozenset()
+
+
+def test_an_xid_counts_when_the_gauge_changes() -> None:
+    """What stands there at first may be from last week, and the gauge sticks."""
+    watch = XidWatch()
+    for at, xids in enumerate([{BUSY: 13}, {BUSY: 13}, {BUSY: 79}, {}, {BUSY: 79}, {BUSY: 13}]):
+        watch.see(xids, at * SECOND)
+
+    assert watch.logs[BUSY].counts == {79: 1, 13: 1}
+    assert (watch.logs[BUSY].last, watch.logs[BUSY].last_wall_time) == (13, 5 * SECOND)

@@ -1,0 +1,209 @@
+"""A snapshot of the driver's with what a dcgm-exporter knows."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from dcgm_exporter import BUSY, OTHER, Exporter, dcgm_exporter, lines, page
+from readings import SECOND, gpu, snapshot, workload
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.device import Device, MigInstance
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.xid import XidLog
+from rightsizer.edge.clock import FastClock
+from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint
+from rightsizer.telemetry.dcgm.settings import DcgmSettings
+from rightsizer.telemetry.dcgm.supplement import supplement
+
+MIG: Final = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
+ACTIVE: Final = {"DCGM_FI_PROF_SM_ACTIVE": 0.5, "DCGM_FI_DEV_POWER_USAGE": 300}
+A100: Final = gpu(uuid=BUSY, pci_bus_id="00000000:1b:00.0")
+WHOLE: Final = replace(A100, has_mig_instances=True)
+NVML: Final = {Signal.GPU_BUSY: 0.99, Signal.POWER_WATTS: 310.0}
+NOTHING: Final = snapshot(5, [], {})
+
+
+def instance(uuid: str, gpu_instance_id: int = 2, compute_instance_id: int = 0) -> Device:
+    """A MIG instance as the driver names it."""
+    place = MigInstance(BUSY, "3g.40gb", gpu_instance_id, compute_instance_id, 3 / 7, 0.5)
+    return gpu(uuid=uuid, pci_bus_id=A100.pci_bus_id, mig=place)
+
+
+@contextmanager
+def exporting(text: str) -> Iterator[tuple[DcgmEndpoint, Exporter, FastClock]]:
+    """An endpoint that has read a page."""
+    clock = FastClock(0)
+    with dcgm_exporter(text) as exporter:
+        endpoint = DcgmEndpoint(DcgmSettings(url=exporter.url), built_in(), clock)
+        try:
+            assert endpoint.view(10).told
+            yield endpoint, exporter, clock
+        finally:
+            endpoint.close()
+
+
+def supplemented(text: str, *snapshots: Snapshot) -> list[Snapshot]:
+    """Each of the snapshots with what stands on a page."""
+    with exporting(text) as (endpoint, _, _):
+        return [supplement(each, endpoint) for each in snapshots]
+
+
+def test_a_gpu_that_both_know_is_read_better_and_not_twice() -> None:
+    """Profiling comes from the exporter, what NVML reads itself stays."""
+    ours = snapshot(5, [A100], {A100: NVML})
+    [found] = supplemented(page(), ours)
+    reading = found.readings[BUSY]
+
+    assert found.devices == ours.devices
+    assert (reading.get(Signal.GPU_BUSY), reading.get(Signal.POWER_WATTS)) == (0.875, 310.0)
+    assert reading.get(Signal.DRAM_ACTIVE) == 0.5
+    assert reading.origins[Signal.DRAM_ACTIVE] == "dcgm"
+    assert found.collectors["dcgm"].success
+
+
+def test_supplementing_twice_is_supplementing_once() -> None:
+    """Nothing is added up."""
+    with exporting(page() + page(uuid=OTHER, gpu="1")) as (endpoint, _, _):
+        once = supplement(snapshot(5, [A100], {A100: NVML}), endpoint)
+
+        assert supplement(once, endpoint) == once
+
+
+@pytest.mark.parametrize("uuid", ["MIG-1234", f"{BUSY}/gi2"])
+def test_an_instance_is_found_by_its_place(uuid: str) -> None:
+    """Profiling reaches an A100's instances, which NVML tells nothing of; the card's power not."""
+    ours = instance(uuid)
+    [found] = supplemented(
+        page() + lines(BUSY, ACTIVE, **MIG), snapshot(5, [WHOLE, ours], {WHOLE: {}, ours: {}})
+    )
+    assert found.readings[uuid].values == {Signal.SM_ACTIVE: 0.5}
+    assert found.readings[BUSY].get(Signal.POWER_WATTS) == 231.5
+    assert found.readings[BUSY].get(Signal.SM_ACTIVE) is None
+    assert len(found.devices) == 2
+
+
+def test_an_instance_is_found_by_its_own_uuid() -> None:
+    """As exporters write it that ask Kubernetes for its devices."""
+    ours = instance("MIG-1234", gpu_instance_id=9)
+    text = lines("MIG-1234", ACTIVE, **MIG)
+    [found] = supplemented(page() + text, snapshot(5, [WHOLE, ours], {WHOLE: {}, ours: {}}))
+
+    assert found.readings["MIG-1234"].values == {Signal.SM_ACTIVE: 0.5}
+
+
+def test_compute_instances_are_not_told_of_what_they_share() -> None:
+    """The activity of a GPU instance is that of neither of its two compute instances."""
+    pair = [instance("MIG-a"), instance("MIG-b", compute_instance_id=1)]
+    ours = snapshot(5, [WHOLE, *pair], {each: {} for each in pair})
+    [found] = supplemented(page() + lines(BUSY, ACTIVE, **MIG), ours)
+
+    assert found.readings == ours.readings
+    assert found.devices == ours.devices
+
+
+def test_without_a_driver_the_exporter_is_the_source() -> None:
+    """GPUs, instances, holders and versions, with a reading at every tick while values hold."""
+    text = page(pod="ranker-0", namespace="shop", DCGM_FI_DRIVER_VERSION="570.1")
+    text += lines(OTHER, {"DCGM_FI_DEV_POWER_USAGE": 60}, gpu="1") + lines(
+        OTHER, {"DCGM_FI_PROF_SM_ACTIVE": 0.25}, **MIG, gpu="1"
+    )
+    first, second = supplemented(
+        text, replace(NOTHING, trouble="NVML is not there"), snapshot(6, [], {})
+    )
+    assert [(device.uuid, device.index) for device in first.devices] == [
+        (BUSY, 0),
+        (OTHER, 1),
+        (f"{OTHER}/gi2", 1),
+    ]
+    assert first.devices[1].has_mig_instances
+    assert first.readings[f"{OTHER}/gi2"].values == {Signal.SM_ACTIVE: 0.25}
+    assert [each.readings[BUSY].time for each in (first, second)] == [5 * SECOND, 6 * SECOND]
+    assert set(first.readings[BUSY].origins.values()) == {"dcgm"}
+    assert first.holdings[BUSY][0].workload.pod == "ranker-0"
+    assert (first.trouble, first.driver) == (None, {"driver_version": "570.1"})
+
+
+def test_gpus_that_the_driver_hides_are_added_under_free_indices() -> None:
+    """A container may see one of the node's GPUs as its first."""
+    ours = gpu(uuid=OTHER, pci_bus_id="0000:5e:00.0")
+    text = page() + page(uuid=OTHER, gpu="1", pci_bus_id="00000000:5E:00.0")
+    [found] = supplemented(text, snapshot(5, [ours], {ours: NVML}))
+
+    assert [(device.uuid, device.index) for device in found.devices] == [(OTHER, 0), (BUSY, 1)]
+
+
+def test_a_gpu_without_uuid_is_known_by_its_slot() -> None:
+    """And is never added beside GPUs that may be it."""
+    text = page(uuid="", pci_bus_id="00000000:1B:00.0") + page(uuid="", gpu="7")
+    [found] = supplemented(text, snapshot(5, [A100], {A100: NVML}))
+
+    assert found.devices == (A100,)
+    assert found.readings[BUSY].get(Signal.DRAM_ACTIVE) == 0.5
+
+
+def test_an_instance_of_unknown_size_is_not_added() -> None:
+    """As a device of its own it would count as a whole GPU."""
+    [found] = supplemented(page() + page(GPU_I_ID="3", modelName="Unheard-of"), NOTHING)
+
+    assert [device.uuid for device in found.devices] == [BUSY]
+
+
+def test_what_the_driver_says_is_down_stays_down() -> None:
+    """The exporter's values may be from before it fell off the bus."""
+    ours = snapshot(5, [A100], {}, down=[A100])
+    [found] = supplemented(page(), ours)
+
+    assert (found.readings, found.down) == ({}, ours.down)
+
+
+@pytest.mark.parametrize(
+    ("processes", "has_process"), [((), False), (None, True)], ids=["none", "unknown"]
+)
+def test_holders_are_filled_in(processes: Sequence[object] | None, has_process: bool) -> None:  # noqa: FBT001 - a parameter.
+    """Where a container hides whose the processes are; ours go before the exporter's."""
+    text = page(pod="ranker-0", namespace="shop")
+    ours = snapshot(5, [A100], {A100: NVML})
+    reading = replace(ours.readings[BUSY], processes=None if processes is None else ())
+    held = snapshot(5, [A100], {A100: NVML}, holders={A100: workload()})
+    filled, kept = supplemented(text, replace(ours, readings={BUSY: reading}), held)
+
+    [holding] = filled.holdings[BUSY]
+    assert (holding.workload.key, holding.has_process) == ("kubernetes:shop/ranker-0", has_process)
+    assert kept.holdings == held.holdings
+
+
+def test_xids_of_our_own_go_before_the_gauge() -> None:
+    """Events are counted one by one; the gauge misses repetitions."""
+    text = page() + page(uuid=OTHER, gpu="1")
+    own = XidLog({79: 3}, 79)
+    with exporting(text) as (endpoint, exporter, clock):
+        for uuid in (BUSY, OTHER):
+            exporter.text += lines(uuid, {"DCGM_FI_DEV_XID_ERRORS": 79})
+        clock.wait_until(15 * SECOND, threading.Event())
+        endpoint.view(10)
+        found = supplement(replace(NOTHING, xids={BUSY: own}), endpoint)
+
+    assert found.xids[BUSY] is own
+    assert found.xids[OTHER].counts == {79: 1}
+
+
+def test_an_exporter_that_ends_takes_its_values_along() -> None:
+    """Ours stand alone again, and GPUs that it alone knew are down and say why."""
+    ours = snapshot(5, [A100], {A100: NVML})
+    with exporting(page() + page(uuid=OTHER, gpu="1")) as (endpoint, exporter, clock):
+        exporter.status, exporter.text = 503, "restarting"
+        for _ in range(3):
+            clock.wait_until(clock.time() + 15 * SECOND, threading.Event())
+            endpoint.view(10)
+        found = supplement(ours, endpoint)
+
+    assert found.readings == ours.readings
+    assert found.down[OTHER].reason is Missing.STALE
+    assert "503: restarting" in found.down[OTHER].detail
+    assert not found.collectors["dcgm"].success

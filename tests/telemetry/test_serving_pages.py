@@ -1,0 +1,367 @@
+"""What each engine's page means, in the spellings of its versions."""
+
+from collections.abc import Mapping
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from rightsizer.domain.errors import DriverError
+from rightsizer.domain.signal import COUNTER_SIGNALS, SERVING_SIGNALS, Signal
+from rightsizer.telemetry.serving.engine import canonical
+from rightsizer.telemetry.serving.engines import ENGINES
+from rightsizer.telemetry.serving.page import read_page
+from rightsizer.telemetry.serving.settings import EngineName
+from rightsizer.telemetry.serving.values import values_of
+
+
+def page(*lines: str) -> str:
+    """A page of samples, as engines end it."""
+    return "".join(f"{line}\n" for line in lines)
+
+
+def histogram(name: str, labels: str, total: float, count: int) -> str:
+    """A histogram's lines, buckets included, which nobody reads."""
+    inside = f"{labels}," if labels else ""
+    braces = f"{{{labels}}}" if labels else ""
+    return page(
+        f"# TYPE {name} histogram",
+        f'{name}_bucket{{{inside}le="0.5"}} {count}',
+        f'{name}_bucket{{{inside}le="+Inf"}} {count}',
+        f"{name}_sum{braces} {total}",
+        f"{name}_count{braces} {count}",
+    ).rstrip("\n")
+
+
+MODEL = 'model_name="llama"'
+
+
+def vllm_new(requests: int = 0) -> str:
+    """Engine version 1 with two data-parallel engines."""
+    lines = ["# HELP vllm:num_requests_running Number of requests in model execution batches."]
+    for engine, running, waiting, cache in (("0", 12, 3, 0.5), ("1", 8, 4, 0.93)):
+        labels = f'engine="{engine}",{MODEL}'
+        lines += [
+            f"vllm:num_requests_running{{{labels}}} {running}.0",
+            f"vllm:num_requests_waiting{{{labels}}} {waiting}.0",
+            f"vllm:kv_cache_usage_perc{{{labels}}} {cache}",
+            f"vllm:num_preemptions_total{{{labels}}} {5 + requests}.0",
+            f"vllm:num_preemptions_created{{{labels}}} 1.75e+09",
+            histogram(
+                "vllm:time_to_first_token_seconds", labels, 10 + 0.4 * requests, 9 + requests
+            ),
+            histogram(
+                "vllm:inter_token_latency_seconds", labels, 1 + 0.2 * requests, 10 * requests
+            ),
+            histogram("vllm:e2e_request_latency_seconds", labels, 3.0 * requests, requests),
+        ]
+    return page(*lines)
+
+
+def vllm_old(requests: int = 0) -> str:
+    """Engine version 0, which swapped requests to the host."""
+    return page(
+        f"vllm:num_requests_running{{{MODEL}}} 7.0",
+        f"vllm:num_requests_waiting{{{MODEL}}} 2.0",
+        f"vllm:num_requests_swapped{{{MODEL}}} 1.0",
+        f"vllm:gpu_cache_usage_perc{{{MODEL}}} 0.82",
+        f"vllm:cpu_cache_usage_perc{{{MODEL}}} 0.99",
+        f"vllm:num_preemptions_total{{{MODEL}}} 11.0",
+        histogram("vllm:time_per_output_token_seconds", MODEL, 0.05 * requests, requests),
+    )
+
+
+def sglang(prefix: str, requests: int = 0) -> str:
+    """Tensor-parallel ranks that all report, under a scheduler with priorities."""
+    lines = []
+    for rank in (0, 1):
+        labels = f'{MODEL},engine_type="unified",tp_rank="{rank}",pp_rank="0"'
+        lines += [
+            f'{prefix}num_running_reqs{{{labels},priority=""}} 20',
+            f'{prefix}num_running_reqs{{{labels},priority="1"}} 15',
+            f'{prefix}num_running_reqs{{{labels},priority="5"}} 5',
+            f'{prefix}num_queue_reqs{{{labels},priority=""}} 6',
+            f'{prefix}num_decode_prealloc_queue_reqs{{{labels},priority=""}} 2',
+            f'{prefix}token_usage{{{labels},priority=""}} 0.71',
+            f'{prefix}num_retracted_requests_total{{{labels},priority=""}} 4',
+        ]
+    lines.append(
+        histogram(f"{prefix}inter_token_latency_seconds", MODEL, 0.03 * requests, requests)
+    )
+    return page(*lines)
+
+
+def triton(requests: int = 0, *, pending: bool = True) -> str:
+    """Two models; the first takes 0.5 s a request, 0.2 s of it in the queue."""
+    lines = ['nv_gpu_utilization{gpu_uuid="GPU-1"} 0.9']
+    for model, took, queued in (("resnet", 500_000, 200_000), ("bert", 100_000, 0)):
+        labels = f'model="{model}",version="1"'
+        lines += [
+            f"nv_inference_request_success{{{labels}}} {10 + requests}",
+            f'nv_inference_request_failure{{{labels},reason="REJECTED"}} 3',
+            f"nv_inference_request_duration_us{{{labels}}} {took * (10 + requests)}",
+            f"nv_inference_queue_duration_us{{{labels}}} {queued * (10 + requests)}",
+        ]
+        if pending:
+            lines.append(f"nv_inference_pending_request_count{{{labels}}} {len(model)}")
+    return page(*lines)
+
+
+def tgi(requests: int = 0) -> str:
+    """As the router writes it: no labels, series from the first request on."""
+    if not requests:
+        return ""
+    return page(
+        "# TYPE tgi_queue_size gauge",
+        "tgi_queue_size 9",
+        "tgi_batch_current_size 32",
+        histogram("tgi_request_duration", "", 4.0 * requests, requests),
+        histogram("tgi_request_mean_time_per_token_duration", "", 0.025 * requests, requests),
+    )
+
+
+def values(now: str, before: str | None = None, seconds: float = 5.0) -> Mapping[Signal, float]:
+    """The signals of a page, by the one before."""
+    former = None if before is None else read_page(before)
+    return values_of(read_page(now), former, seconds)
+
+
+def test_vllm_adds_up_its_engines_and_takes_the_fullest_cache() -> None:
+    """Requests are of all replicas of the page, a cache is one replica's."""
+    assert values(vllm_new()) == {
+        Signal.REQUESTS_RUNNING: 20.0,
+        Signal.REQUESTS_WAITING: 7.0,
+        Signal.KV_CACHE_USED: 0.93,
+        Signal.PREEMPTIONS: 10.0,
+    }
+
+
+def test_vllm_means_are_of_the_interval() -> None:
+    """What happened before the former page does not count."""
+    found = values(vllm_new(requests=20), vllm_new())
+
+    assert found[Signal.TIME_TO_FIRST_TOKEN_SECONDS] == pytest.approx(0.4)
+    assert found[Signal.TIME_PER_OUTPUT_TOKEN_SECONDS] == pytest.approx(0.02)
+    assert found[Signal.REQUEST_LATENCY_SECONDS] == pytest.approx(3.0)
+
+
+def test_older_vllm_is_read_too() -> None:
+    """Its cache has another name, and swapped requests wait."""
+    assert values(vllm_old(40), vllm_old(20)) == pytest.approx(
+        {
+            Signal.REQUESTS_RUNNING: 7.0,
+            Signal.REQUESTS_WAITING: 3.0,
+            Signal.KV_CACHE_USED: 0.82,
+            Signal.PREEMPTIONS: 11.0,
+            Signal.TIME_PER_OUTPUT_TOKEN_SECONDS: 0.05,
+        }
+    )
+
+
+def test_vllm_with_both_names_of_its_cache_is_counted_once() -> None:
+    """For some releases both names stood on one page."""
+    both = page(
+        f"vllm:kv_cache_usage_perc{{{MODEL}}} 0.4", f"vllm:gpu_cache_usage_perc{{{MODEL}}} 0.4"
+    )
+
+    assert values(both) == {Signal.KV_CACHE_USED: 0.4}
+
+
+def test_a_page_by_the_library_that_engines_use_is_read() -> None:
+    """By prometheus_client, as of vLLM and SGLang: creation times, buckets, escaped labels."""
+    registry = CollectorRegistry()
+    labels = {"model_name": 'a "quoted" \\ name', "engine": "0"}
+    waiting = Gauge("vllm:num_requests_waiting", "Waiting.", [*labels], registry=registry)
+    preempted = Counter("vllm:num_preemptions", "Preempted.", [*labels], registry=registry)
+    latency = Histogram("vllm:e2e_request_latency_seconds", "All.", [*labels], registry=registry)
+    waiting.labels(**labels).set(3)
+    preempted.labels(**labels).inc(2)
+    latency.labels(**labels).observe(100)
+    before = generate_latest(registry).decode()
+    latency.labels(**labels).observe(1.5)
+    latency.labels(**labels).observe(2.5)
+
+    assert values(generate_latest(registry).decode(), before) == {
+        Signal.REQUESTS_WAITING: 3.0,
+        Signal.PREEMPTIONS: 2.0,
+        Signal.REQUEST_LATENCY_SECONDS: 2.0,
+    }
+    assert read_page(before).models == ('a "quoted" \\ name',)
+
+
+@pytest.mark.parametrize("prefix", ["sglang:", "sglang_"])
+def test_sglang_counts_each_request_once(prefix: str) -> None:
+    """Neither once a rank, nor once more by its priority."""
+    assert values(sglang(prefix, 10), sglang(prefix)) == pytest.approx(
+        {
+            Signal.REQUESTS_RUNNING: 20.0,
+            Signal.REQUESTS_WAITING: 8.0,
+            Signal.KV_CACHE_USED: 0.71,
+            Signal.PREEMPTIONS: 4.0,
+            Signal.TIME_PER_OUTPUT_TOKEN_SECONDS: 0.03,
+        }
+    )
+
+
+def test_sglang_data_parallel_ranks_add_up() -> None:
+    """They serve different requests, whatever their place in the tensor-parallel group."""
+    lines = [f'sglang:num_queue_reqs{{dp_rank="{rank}",tp_rank="{rank}"}} 5' for rank in range(4)]
+
+    assert values(page(*lines)) == {Signal.REQUESTS_WAITING: 20.0}
+
+
+def test_triton_sums_its_models() -> None:
+    """The pending requests of both; what runs by Little's law; latency over all requests."""
+    found = values(triton(requests=20), triton(), seconds=10.0)
+
+    assert found == pytest.approx(
+        {
+            Signal.REQUESTS_RUNNING: 20 * (0.3 + 0.1) / 10,
+            Signal.REQUESTS_WAITING: float(len("resnet") + len("bert")),
+            Signal.REQUEST_LATENCY_SECONDS: (0.5 + 0.1) / 2,
+        }
+    )
+
+
+def test_older_triton_tells_its_queue_by_the_time_in_it() -> None:
+    """Until 23.10 nothing was pending: twenty requests that waited 0.2 s in 10 s are 0.4."""
+    now, before = triton(20, pending=False), triton(pending=False)
+
+    assert values(now, before, 10.0)[Signal.REQUESTS_WAITING] == pytest.approx(0.4)
+
+
+def test_triton_with_tensorrt_llm_waits_in_two_places() -> None:
+    """Triton's own queue, and the backend's; the cache by blocks."""
+    labels = 'model="tensorrt_llm",version="1"'
+    found = values(
+        page(
+            f"nv_inference_pending_request_count{{{labels}}} 2",
+            f'nv_trt_llm_request_metrics{{{labels},request_type="active"}} 30',
+            f'nv_trt_llm_request_metrics{{{labels},request_type="scheduled"}} 25',
+            f'nv_trt_llm_request_metrics{{{labels},request_type="waiting"}} 5',
+            f'nv_trt_llm_kv_cache_block_metrics{{{labels},kv_cache_block_type="fraction"}} 0.6',
+            f'nv_trt_llm_kv_cache_block_metrics{{{labels},kv_cache_block_type="max"}} 4096',
+        )
+    )
+
+    assert found == {
+        Signal.REQUESTS_RUNNING: 25.0,
+        Signal.REQUESTS_WAITING: 7.0,
+        Signal.KV_CACHE_USED: 0.6,
+    }
+
+
+def test_triton_with_vllm_is_triton() -> None:
+    """Its backend writes vLLM's names on Triton's page."""
+    both = read_page(triton() + vllm_old())
+
+    assert both.engine.name is EngineName.TRITON
+    assert values_of(both)[Signal.KV_CACHE_USED] == 0.82
+    assert values_of(both)[Signal.REQUESTS_WAITING] == 2.0 + len("resnet") + len("bert")
+
+
+def test_tgi_is_read_from_its_first_request_on() -> None:
+    """Its empty page is one of nothing yet, so that the first requests count."""
+    silent = read_page(tgi(), EngineName.TGI)
+
+    assert values_of(silent) == {}
+    assert values_of(read_page(tgi(8)), silent, 5.0) == pytest.approx(
+        {
+            Signal.REQUESTS_RUNNING: 32.0,
+            Signal.REQUESTS_WAITING: 9.0,
+            Signal.TIME_PER_OUTPUT_TOKEN_SECONDS: 0.025,
+            Signal.REQUEST_LATENCY_SECONDS: 4.0,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "engine", "models"),
+    [
+        (vllm_new(), EngineName.VLLM, ("llama",)),
+        (sglang("sglang:"), EngineName.SGLANG, ("llama",)),
+        (triton(), EngineName.TRITON, ("bert", "resnet")),
+        (tgi(1), EngineName.TGI, ()),
+    ],
+)
+def test_an_engine_is_recognized(text: str, engine: EngineName, models: tuple[str, ...]) -> None:
+    """By what its page says; the models are those of its labels."""
+    found = read_page(text)
+
+    assert (found.engine.name, found.models) == (engine, models)
+
+
+def test_a_page_of_something_else_is_refused() -> None:
+    """The error says what was looked for, or what it looks like."""
+    with pytest.raises(DriverError, match=r"no metrics of a serving engine \(triton, vllm"):
+        read_page("node_load1 0.5\n")
+    with pytest.raises(DriverError, match="no metrics of tgi; it looks like vllm"):
+        read_page(vllm_new(), EngineName.TGI)
+    with pytest.raises(DriverError, match="not in Prometheus's text format"):
+        read_page('vllm:num_requests_running{model_name="llama 7\n')
+
+
+def test_restarted_engine_begins_anew() -> None:
+    """Counters that fell count from 0, so that nothing is negative and nothing old."""
+    found = values(vllm_new(requests=2), vllm_new(requests=50))
+
+    assert found[Signal.PREEMPTIONS] == 14.0
+    # Nine requests of 10 s in all and two of 0.4 s, since the engine started.
+    assert found[Signal.TIME_TO_FIRST_TOKEN_SECONDS] == pytest.approx((10 + 0.8) / 11)
+    assert found[Signal.REQUEST_LATENCY_SECONDS] == pytest.approx(3.0)
+
+
+def test_one_model_loaded_anew_leaves_the_other_alone() -> None:
+    """Triton unloads and loads models while it runs; each has its own counters."""
+
+    def models(**requests: int) -> str:
+        return page(
+            *(
+                line
+                for model, count in requests.items()
+                for line in (
+                    f'nv_inference_request_success{{model="{model}"}} {count}',
+                    f'nv_inference_request_duration_us{{model="{model}"}} {count * 1_000_000}',
+                    f'nv_inference_queue_duration_us{{model="{model}"}} 0',
+                )
+            )
+        )
+
+    found = values(models(a=10, b=110), models(a=500, b=100), 10.0)
+    assert found[Signal.REQUESTS_RUNNING] == pytest.approx((10 + 10) / 10)
+
+    appeared = values(models(a=10, b=10_000), models(a=0), 10.0)
+    assert appeared[Signal.REQUESTS_RUNNING] == pytest.approx(10 / 10)
+
+
+def test_another_engine_at_the_same_address_is_a_first_page() -> None:
+    """Its totals are not compared with those of the one before."""
+    assert Signal.REQUEST_LATENCY_SECONDS not in values(tgi(10), vllm_new(5))
+
+
+def test_nothing_served_is_no_latency() -> None:
+    """Missing, not 0: nobody waited, so nobody knows how long he would have."""
+    found = values(vllm_new(requests=20), vllm_new(requests=20))
+
+    assert Signal.TIME_TO_FIRST_TOKEN_SECONDS not in found
+    assert found[Signal.REQUESTS_WAITING] == 7.0
+
+
+def test_numbers_that_cannot_be_are_missing() -> None:
+    """A cache at 4000 %, a queue that is not a number or negative."""
+    odd = page(
+        f"vllm:kv_cache_usage_perc{{{MODEL}}} 40",
+        f"vllm:num_requests_waiting{{{MODEL}}} NaN",
+        f"vllm:num_requests_running{{{MODEL}}} -1",
+        f"vllm:num_preemptions_total{{{MODEL}}} +Inf",
+    )
+
+    assert values(odd) == {}
+
+
+def test_tables_are_well_formed() -> None:
+    """Names are in the tables' spelling and belong to one engine; signals are serving signals."""
+    for engine in ENGINES:
+        assert {canonical(name) for name in engine.names} == engine.names
+        assert {measure.signal for measure in engine.measures} <= set(SERVING_SIGNALS)
+        assert all(name.startswith((*engine.prefixes, "vllm_")) for name in engine.names)
+    assert Signal.PREEMPTIONS in COUNTER_SIGNALS

@@ -1,0 +1,77 @@
+"""What holds of every page, whatever an engine or its neighbor writes."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.domain.errors import DriverError
+from rightsizer.domain.signal import SIGNALS, Signal
+from rightsizer.domain.units import Unit
+from rightsizer.telemetry.serving.engine import Engine
+from rightsizer.telemetry.serving.engines import ENGINES
+from rightsizer.telemetry.serving.page import ServingPage, read_page
+from rightsizer.telemetry.serving.settings import EngineName
+from rightsizer.telemetry.serving.values import values_of
+
+NUMBERS = st.one_of(
+    st.integers(-3, 10**6).map(str),
+    st.floats().map(repr),
+    st.sampled_from(["NaN", "+Inf", "-Inf", "1e400", "0x10", "", "9" * 400]),
+)
+LABELS = st.sampled_from(
+    ["", '{model="a"}', '{model="b",version="1"}', '{tp_rank="1"}', '{priority="3"}', "{}", "{"]
+)
+NOISE = st.one_of(
+    st.text(max_size=40), st.sampled_from(["# TYPE x counter", "vllm:", "tgi_ 1 2 3"])
+)
+
+
+def _lines(engine: Engine) -> st.SearchStrategy[str]:
+    names = st.sampled_from(sorted(engine.names))
+    sample = st.tuples(names, LABELS, NUMBERS).map(lambda parts: f"{parts[0]}{parts[1]} {parts[2]}")
+    return st.lists(st.one_of(sample, NOISE), max_size=12).map("\n".join)
+
+
+TEXTS = st.one_of(st.text(), *map(_lines, ENGINES))
+
+
+def _read(text: str, expected: EngineName) -> ServingPage | None:
+    try:
+        return read_page(text, expected)
+    except DriverError:
+        return None
+
+
+@given(now=TEXTS, before=TEXTS, expected=st.sampled_from(EngineName), seconds=st.floats(-10, 1e6))
+def test_any_two_pages_give_believable_values(
+    now: str, before: str, expected: EngineName, seconds: float
+) -> None:
+    """An error of its own, or numbers that can be: finite, not negative, ratios at most 1."""
+    page, former = _read(now, expected), _read(before, expected)
+    if page is None:
+        return
+
+    for signal, value in values_of(page, former, seconds).items():
+        assert math.isfinite(value)
+        assert value >= 0
+        assert SIGNALS[signal].unit is not Unit.RATIO or value <= 1
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 50), st.floats(0.001, 5)), min_size=1, max_size=8)
+
+
+@given(steps=STEPS)
+def test_a_mean_is_that_of_its_interval(steps: list[tuple[int, float]]) -> None:
+    """However many requests there were before, and none where there were none."""
+    total, count = 0.0, 0
+    before = read_page("tgi_queue_size 0\n")
+    for requests, took in steps:
+        total, count = total + requests * took, count + requests
+        sums = f"tgi_request_duration_sum {total!r}\ntgi_request_duration_count {count}\n"
+        page = read_page(sums)
+        found = values_of(page, before, 5.0)
+        expected = {Signal.REQUEST_LATENCY_SECONDS: took} if requests else {}
+        assert found == pytest.approx(expected, rel=1e-6)
+        before = page
