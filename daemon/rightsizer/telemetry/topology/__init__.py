@@ -1,0 +1,1 @@
+"""How the parts of the node hang together, from sysfs and what the driver says of it."""

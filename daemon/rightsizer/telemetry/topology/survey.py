@@ -1,0 +1,104 @@
+"""One look at the whole node for a person: what the driver offers, and what else is on the bus."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.domain.device import Device
+from rightsizer.domain.topology import Topology
+from rightsizer.telemetry.nvml.driver import Driver, explain
+from rightsizer.telemetry.nvml.failure import Failure
+from rightsizer.telemetry.topology.address import kernel_address
+from rightsizer.telemetry.topology.bus import BusGpu, expected_gpus
+from rightsizer.telemetry.topology.reader import read_topology
+from rightsizer.telemetry.topology.told import Told
+from rightsizer.telemetry.worker import Crashed, Stuck, Worker
+
+__all__ = ["Survey", "take_survey"]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was found."""
+
+    topology: Topology
+    devices: tuple[Device, ...]
+    """The GPUs; one that the driver does not offer has its PCI address in place of a uuid."""
+    offered: frozenset[str]
+    """The uuids of those that the driver offers."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the driver said, or why it said nothing."""
+
+    devices: tuple[Device, ...] = ()
+    told: Told = field(default_factory=Told)
+    trouble: str | None = None
+
+
+def take_survey(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float) -> Survey:
+    """Look at driver and bus, and put together what both say.
+
+    Args:
+        sysfs: Where sysfs is mounted.
+        catalogue: Names the boards.
+        patience_seconds: How long the driver is waited for; after it, the bus must do.
+    """
+    on_bus = expected_gpus(sysfs)
+    answer = _ask_driver(sysfs, catalogue, patience_seconds)
+    offered = {kernel_address(device.pci_bus_id) for device in answer.devices}
+    rest = [gpu for gpu in on_bus if gpu.pci_bus_id not in offered]
+    devices = (*answer.devices, *_without_driver(rest, first=len(answer.devices)))
+    return Survey(
+        topology=read_topology(sysfs, devices, answer.told),
+        devices=devices,
+        offered=frozenset(device.uuid for device in answer.devices),
+        warnings=tuple(map(_absence, rest)) if answer.trouble is None else (answer.trouble,),
+    )
+
+
+def _ask_driver(sysfs: Path, catalogue: Catalogue, patience_seconds: float) -> _Answer:
+    worker: Worker[Driver, _Answer] = Worker(
+        "nvml",
+        lambda: Driver(count(), catalogue, sysfs),
+        abandon_after_seconds=patience_seconds,
+        abandoned_maximum=0,
+    )
+    deadline = time.monotonic() + patience_seconds
+    worker.ask(_look)
+    answer = worker.answer(deadline)
+    worker.close()
+    worker.join(deadline)
+    if isinstance(answer, Stuck):
+        call = answer.state.library.asking if answer.state else None
+        return _Answer(trouble=f"NVML hangs in {call or 'opening'} for {answer.seconds:.1f} s")
+    if isinstance(answer, Crashed):
+        return _Answer(trouble=f"asking the driver failed: {answer.error!r}")
+    return answer
+
+
+def _look(driver: Driver) -> _Answer:
+    found = driver.look()
+    if isinstance(found, Failure):
+        return _Answer(trouble=explain(found))
+    devices = tuple(gpu.whole.device for gpu in found.gpus)
+    return _Answer(devices, found.told)
+
+
+def _without_driver(gpus: Iterable[BusGpu], *, first: int) -> tuple[Device, ...]:
+    return tuple(
+        Device(uuid=gpu.pci_bus_id, index=index, pci_bus_id=gpu.pci_bus_id)
+        for index, gpu in enumerate(gpus, start=first)
+    )
+
+
+def _absence(gpu: BusGpu) -> str:
+    if gpu.is_asleep:
+        return f"{gpu.pci_bus_id} is asleep, and asking the driver would wake it"
+    held = f"with the kernel's driver {gpu.driver_name}" if gpu.driver_name else "without a driver"
+    return f"{gpu.pci_bus_id} is on the bus {held}, and NVML does not offer it"
