@@ -23,7 +23,7 @@ ENV NVIDIA_VISIBLE_DEVICES=all \
 
 RUN groupadd --system --gid 19400 rightsizer \
     && useradd --system --uid 19400 --gid rightsizer --no-create-home --shell /usr/sbin/nologin rightsizer \
-    && install --directory --owner=rightsizer --group=rightsizer --mode=0750 /var/lib/rightsizer /etc/rightsizer
+    && install --directory --owner=rightsizer --group=rightsizer --mode=0750 /var/lib/rightsizer /etc/rightsizer /run/rightsizer
 COPY --from=build /opt/rightsizer /opt/rightsizer
 
 USER 19400:19400

@@ -10,7 +10,9 @@ from rightsizer.cli import (
     check_config,
     demo,
     record,
+    release,
     replay,
+    topology,
     version,
 )
 from rightsizer.cli.command import Command
@@ -25,6 +27,9 @@ COMMANDS: tuple[Command, ...] = (
     record.COMMAND,
     replay.COMMAND,
     advise.COMMAND,
+    release.RELEASE,
+    release.RESUME,
+    topology.COMMAND,
     check_config.COMMAND,
     version.COMMAND,
 )
@@ -57,7 +62,14 @@ def entry_point() -> None:
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Tells the default of each flag that has one to tell."""
+    """Tells the default of each flag that has one to tell; leaves indented lines as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        filled = []
+        for part in text.strip("\n").split("\n\n"):
+            is_code = part.startswith(" ")
+            filled.append(part if is_code else super()._fill_text(part, width, indent))
+        return "\n\n".join(filled)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         if action.default is None or isinstance(action.default, bool):

@@ -1,6 +1,7 @@
 """One HTTP connection: reads requests, has them answered, writes the answers."""
 
 import gzip
+import socket
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -9,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from prometheus_client.exposition import gzip_accepted
 
+from rightsizer.publish.web.local_socket import peer_of
 from rightsizer.publish.web.message import Request, Response
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ class Handler(BaseHTTPRequestHandler):
     """Speaks HTTP/1.1 with keep-alive; says nothing of itself but its name."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
     wbufsize = 65536
     server: "Listener"
 
@@ -50,6 +51,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         """Be less patient with a client that has yet to say something."""
+        if self.request.family != socket.AF_UNIX:
+            self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().setup()
         self.connection.settimeout(self.server.settings.request_timeout_seconds)
 
@@ -63,8 +66,8 @@ class Handler(BaseHTTPRequestHandler):
             elif len(self.raw_requestline) > _LINE_LIMIT_BYTES:
                 self.requestline = self.request_version = self.command = ""
                 self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
-            elif self.parse_request() and self._takes_body():
-                self._answer()
+            elif self.parse_request() and (body := self._body()) is not None:
+                self._answer(body)
             self.connection.settimeout(self.server.settings.keep_alive_seconds)
         except (TimeoutError, ConnectionError):
             self.close_connection = True
@@ -82,22 +85,25 @@ class Handler(BaseHTTPRequestHandler):
         status = HTTPStatus(code)
         self._send(Response.of_text(message or status.phrase, status))
 
-    def _takes_body(self) -> bool:
-        """Read a body that nobody needs, so that the next request is found after it."""
+    def _body(self) -> bytes | None:
+        """The body, wanted or not: the next request is found after it. `None` if refused."""
         if "Transfer-Encoding" in self.headers:
             self.send_error(HTTPStatus.LENGTH_REQUIRED)
-            return False
+            return None
         length = self.headers.get("Content-Length", "0")
         if not (length.isascii() and length.isdigit()):
             self.send_error(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
-            return False
+            return None
         if int(length) > self.server.settings.body_limit_bytes:
             self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-            return False
-        self.rfile.read(int(length))
-        return True
+            return None
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            self.send_error(HTTPStatus.BAD_REQUEST, "the body is shorter than Content-Length says")
+            return None
+        return body
 
-    def _answer(self) -> None:
+    def _answer(self, body: bytes) -> None:
         try:
             target = urlsplit(self.path)
         except ValueError:
@@ -109,6 +115,8 @@ class Handler(BaseHTTPRequestHandler):
             parse_qs(target.query),
             self.headers.get("Accept", ""),
             self.headers.get("Accept-Encoding", ""),
+            body,
+            peer_of(self.connection),
         )
         self.server.connections.mark(self.connection, is_working=True)
         try:

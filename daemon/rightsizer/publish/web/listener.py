@@ -4,13 +4,12 @@ import contextlib
 import errno
 import os
 import socket
-import socketserver
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from typing import Any, Final
 
 from rightsizer.domain.errors import RightsizerError
-from rightsizer.publish.web.address import Address
+from rightsizer.publish.web.address import Address, format_address
 from rightsizer.publish.web.connections import Connections
 from rightsizer.publish.web.handler import Answer, Handler
 from rightsizer.publish.web.settings import WebSettings
@@ -18,40 +17,34 @@ from rightsizer.publish.web.settings import WebSettings
 __all__ = ["Listener", "listen"]
 
 _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_BACKLOG: Final = 64
 
 
 class Listener(ThreadingHTTPServer):
-    """Accepts connections at one address; never waits for a client itself."""
+    """Accepts connections of one socket; never waits for a client itself."""
 
-    request_queue_size = 64
     daemon_threads = True
 
     def __init__(
         self,
-        family: socket.AddressFamily,
-        place: tuple[Any, ...],
+        listening: socket.socket,
         answer: Answer,
         connections: Connections,
         settings: WebSettings,
     ) -> None:
-        self.address_family = family
         self.answer = answer
         self.connections = connections
         self.settings = settings
-        super().__init__(place[:2], Handler)
+        super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
+        # The base class can only make one of its own, which is of no use.
+        self.socket.close()
+        self.socket = listening
 
     @property
-    def bound(self) -> Address:
+    def place(self) -> str:
         """Where it listens, with the port that the system chose if it was asked to."""
-        host, port = self.socket.getsockname()[:2]
-        return Address(host, port)
-
-    def server_bind(self) -> None:
-        """Bind without asking DNS for a name, and take IPv4 too where all interfaces are meant."""
-        if self.address_family == socket.AF_INET6:
-            is_any = self.server_address[0] == "::"
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_any else 1)
-        socketserver.TCPServer.server_bind(self)
+        name = self.socket.getsockname()
+        return name if isinstance(name, str) else format_address(*name[:2])
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Hand a new connection to a thread, unless every other is being answered."""
@@ -82,12 +75,18 @@ def listen(
     failure: OSError | None = None
     for family, place in _places(address):
         try:
-            return Listener(family, place, answer, connections, settings)
+            return Listener(_bound(family, place), answer, connections, settings)
         except OSError as error:
             failure = error
             if error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}:
                 break
     raise RightsizerError(f"cannot listen on {address}: {_remedy(failure, address)}")
+
+
+def _bound(family: socket.AddressFamily, place: tuple[Any, ...]) -> socket.socket:
+    """A listening socket; every interface of IPv6 means every one of IPv4 too."""
+    is_any = family == socket.AF_INET6 and place[0] == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server(place[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=is_any)
 
 
 def _places(address: Address) -> Iterator[tuple[socket.AddressFamily, tuple[Any, ...]]]:

@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Self
 
-__all__ = ["Request", "Response"]
+__all__ = ["Peer", "Request", "Response"]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A process of this machine."""
+
+    pid: int
+    """0 where it is in a process namespace that cannot be seen from here."""
+    uid: int
+    gid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +28,9 @@ class Request:
     query: Mapping[str, list[str]] = field(default_factory=dict)
     accept: str = ""
     accept_encoding: str = ""
+    body: bytes = b""
+    peer: Peer | None = None
+    """Who asks, over the local socket; `None` over TCP, where nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +50,9 @@ class Response:
         headers: Mapping[str, str] | None = None,
     ) -> Self:
         """A line of plain text."""
-        return cls(f"{text}\n".encode(), status=status, headers=headers or {})
+        # A request may name half a character, and is quoted all the same.
+        body = f"{text}\n".encode(errors="backslashreplace")
+        return cls(body, status=status, headers=headers or {})
 
     @classmethod
     def of_json(cls, value: Any) -> Self:

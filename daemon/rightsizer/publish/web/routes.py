@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from rightsizer.domain.errors import UsageError
 from rightsizer.domain.report import Report
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.publish.freshness import FreshnessSettings
@@ -16,9 +17,13 @@ from rightsizer.publish.web.health import why_not_ready
 from rightsizer.publish.web.message import Request, Response
 from rightsizer.publish.web.page import Page
 
-__all__ = ["ROUTES", "Route", "Site"]
+__all__ = ["ROUTES", "Handle", "Route", "Site"]
 
 _log: Final = structlog.get_logger("rightsizer.web")
+_REFUSED_OVER_TCP: Final = (
+    "refused over TCP, where nobody can tell who asks; ask on the node itself, by the command "
+    "`rightsizer` or over the agent's local socket, the setting path.api_socket"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +35,19 @@ class Site:
     page: Page
     freshness: FreshnessSettings
     wall_time: Callable[[], Nanoseconds]
+    routes: "tuple[Route, ...]"
 
     def answer(self, request: Request) -> Response:
         """The answer to a request, whatever it asks."""
-        routes = [route for route in ROUTES if route.path == request.path]
+        routes = [route for route in self.routes if route.path == request.path]
         if not routes:
             return Response.of_text(f"there is nothing at {request.path}", HTTPStatus.NOT_FOUND)
         method = "GET" if request.method == "HEAD" else request.method
         for route in routes:
             if route.method == method:
                 return self._handled(route, request)
-        allowed = ", ".join(sorted({"HEAD", *(route.method for route in routes)}))
+        methods = {route.method for route in routes}
+        allowed = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
         return Response.of_text(
             f"{request.method} is not allowed here; use {allowed}",
             HTTPStatus.METHOD_NOT_ALLOWED,
@@ -48,8 +55,12 @@ class Site:
         )
 
     def _handled(self, route: "Route", request: Request) -> Response:
+        if route.is_local and request.peer is None:
+            return Response.of_text(_REFUSED_OVER_TCP, HTTPStatus.FORBIDDEN)
         try:
             return route.handler(self, request)
+        except UsageError as error:
+            return Response.of_text(str(error), HTTPStatus.BAD_REQUEST)
         except Exception:  # noqa: BLE001 - one bad answer must not end a connection's thread.
             _log.exception("request_failed", path=route.path)
             return Response.of_text(
@@ -68,6 +79,8 @@ class Route:
     method: str
     path: str
     handler: Handle
+    is_local: bool = False
+    """Whether it is for the local socket alone: whatever changes something is."""
 
 
 def _metrics(site: Site, request: Request) -> Response:

@@ -1,11 +1,16 @@
-"""The agent's HTTP server: any number of addresses, one set of routes."""
+"""The agent's HTTP server: any number of addresses and a local socket, one set of routes."""
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
+import structlog
+
+from rightsizer.domain.errors import RightsizerError
 from rightsizer.domain.report import Report
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.publish.freshness import FreshnessSettings
@@ -13,14 +18,18 @@ from rightsizer.publish.metrics import Exposition
 from rightsizer.publish.web.address import parse_address
 from rightsizer.publish.web.connections import Connections
 from rightsizer.publish.web.listener import Listener, listen
+from rightsizer.publish.web.local_socket import LocalSocket
 from rightsizer.publish.web.page import Page
-from rightsizer.publish.web.routes import Site
+from rightsizer.publish.web.routes import ROUTES, Route, Site
 from rightsizer.publish.web.settings import WebSettings
 
 __all__ = ["WebServer"]
 
 _POLL_SECONDS: Final = 0.2
 _STOP_SECONDS: Final = 2.0
+_LOCAL_CONNECTIONS: Final = 4
+
+_log: Final = structlog.get_logger("rightsizer.web")
 
 
 class WebServer:
@@ -35,6 +44,8 @@ class WebServer:
         settings: WebSettings | None = None,
         freshness: FreshnessSettings | None = None,
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
+        local_socket: str = "",
+        local_routes: Sequence[Route] = (),
     ) -> None:
         """A server that does not listen yet.
 
@@ -45,6 +56,8 @@ class WebServer:
             settings: How many clients it takes on, and how patiently.
             freshness: When a sample is too old to count as ready.
             wall_time: The clock that the report's own times are of.
+            local_socket: A path to listen at too; empty for none.
+            local_routes: What is answered beside the usual.
 
         Raises:
             UsageError: an address is not one.
@@ -52,19 +65,27 @@ class WebServer:
         self._settings = settings or WebSettings()
         self._addresses = [parse_address(address) for address in addresses]
         self._connections = Connections(self._settings.connections_maximum)
+        # Of their own, so that whoever crowds the addresses never keeps the operator out.
+        self._local_connections = Connections(_LOCAL_CONNECTIONS)
+        self._local = LocalSocket(Path(local_socket)) if local_socket else None
         freshness = freshness or FreshnessSettings()
         page = Page(freshness, self._settings.fit, self._settings.page_refresh_seconds)
-        self._site = Site(latest, exposition, page, freshness, wall_time)
+        routes = (*ROUTES, *local_routes)
+        self._site = Site(latest, exposition, page, freshness, wall_time, routes)
         self._listeners: list[Listener] = []
         self._threads: list[threading.Thread] = []
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """Where it listens, with real ports; empty until it is started."""
-        return tuple(str(listener.bound) for listener in self._listeners)
+        return tuple(
+            listener.place
+            for listener in self._listeners
+            if listener.socket.family != socket.AF_UNIX
+        )
 
     def start(self) -> None:
-        """Listen at all addresses, or at none.
+        """Listen at all addresses, or at none; and at the local socket, if that can be.
 
         Raises:
             RightsizerError: an address cannot be bound.
@@ -76,12 +97,12 @@ class WebServer:
                 undo.callback(listener.server_close)
                 listeners.append(listener)
             undo.pop_all()
-        self._listeners = listeners
+        self._listeners = listeners + self._local_listeners()
         for listener in self._listeners:
             thread = threading.Thread(
                 target=listener.serve_forever,
                 args=(_POLL_SECONDS,),
-                name=f"web {listener.bound}",
+                name=f"web {listener.place}",
                 daemon=True,
             )
             thread.start()
@@ -89,11 +110,26 @@ class WebServer:
 
     def stop(self) -> None:
         """Stop listening and close every connection."""
+        if self._local is not None:
+            self._local.remove()
         for listener in self._listeners:
             listener.shutdown()
             listener.server_close()
         self._connections.close_all(_STOP_SECONDS)
+        self._local_connections.close_all(_STOP_SECONDS)
         for thread in self._threads:
             thread.join(_STOP_SECONDS)
         self._listeners.clear()
         self._threads.clear()
+
+    def _local_listeners(self) -> list[Listener]:
+        """A listener at the local socket; none where it is not wanted, or cannot be."""
+        if self._local is None:
+            return []
+        try:
+            listening = self._local.listen()
+        except RightsizerError as error:
+            # Sampling and scrapes do without it.
+            _log.warning("local_socket_unavailable", error=str(error))
+            return []
+        return [Listener(listening, self._site.answer, self._local_connections, self._settings)]

@@ -1,0 +1,193 @@
+"""`rightsizer release` and `rightsizer resume`: ask the running agent to let the GPUs go."""
+
+import argparse
+import json
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.cli.command import Command, add_config_flag, duration, settings_of
+from rightsizer.cli.output import say
+from rightsizer.domain.errors import RightsizerError
+from rightsizer.domain.units import nanoseconds
+from rightsizer.edge.clock import Clock, SystemClock
+from rightsizer.edge.local import LocalClient
+from rightsizer.publish.json_form import Form
+from rightsizer.runtime.settings import PathSettings
+from rightsizer.telemetry.controls import Held
+
+__all__ = ["RELEASE", "RESUME", "wait_until_done"]
+
+_DESCRIPTION: Final = """\
+Ask the running agent to let the GPUs go, and wait until it has: 'gpus' closes every handle, for a
+driver update, a reset or VFIO; 'counters' lets only the profiling counters go, for Nsight Compute
+or another profiler, and goes on reading all else. The agent stays up and says at /metrics,
+/-/ready and in its log that it has let go. An agent that is restarted has taken everything back.
+
+To update the driver:
+
+  rightsizer release gpus --wait 30s
+  systemctl stop nvidia-persistenced
+  modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia
+  # install the driver, then
+  modprobe nvidia
+  systemctl start nvidia-persistenced
+  systemctl restart rightsizer
+
+The restart makes the agent load the new driver's library; after a reset, or with the same driver,
+'rightsizer resume' does. The exit status is 0 only once all is let go, so that a script may go on.
+"""
+_NAMES: Final[Mapping[Held, str]] = MappingProxyType(
+    {
+        Held.GPUS: "the GPUs: every handle is closed and nothing is read",
+        Held.COUNTERS: "the profiling counters: all else is read on",
+    }
+)
+_POLL_SECONDS: Final = 0.1
+
+
+def configure_release(parser: argparse.ArgumentParser) -> None:
+    """What to let go, for how long, and how long to wait for it."""
+    held = tuple(map(str, Held))
+    parser.add_argument(
+        "held", nargs="?", choices=held, default=str(Held.GPUS), help="what to let go"
+    )
+    parser.add_argument(
+        "--for",
+        dest="for_time",
+        type=_span,
+        metavar="TIME",
+        help="take it back by itself after this time, as in 30m or 2h; without it when "
+        "'rightsizer resume' says so",
+    )
+    parser.add_argument(
+        "--wait",
+        type=_span,
+        default="10s",
+        metavar="TIME",
+        help="how long to wait until all is let go; the request stands beyond that",
+    )
+    _add_shared_flags(parser)
+
+
+def configure_resume(parser: argparse.ArgumentParser) -> None:
+    """What to take back."""
+    held = tuple(map(str, Held))
+    parser.add_argument(
+        "held", nargs="?", choices=held, help="what to take back; all that was let go without it"
+    )
+    _add_shared_flags(parser)
+
+
+def release(arguments: argparse.Namespace) -> int:
+    """Ask, wait until it is done, and say how to take it back."""
+    client = _client(arguments)
+    held = Held(arguments.held)
+    client.post("/api/v1/release", {"held": held, "for": arguments.for_time})
+    form = wait_until_done(
+        held, lambda: _form(client, held), duration(arguments.wait), SystemClock()
+    )
+    if arguments.json:
+        say(json.dumps(form, indent=1))
+        return 0
+    back = f"'rightsizer resume {held}'"
+    if form["until"] is None:
+        end = f"It stays so until {back}, or until the agent restarts."
+    else:
+        until = datetime.fromtimestamp(form["until"], UTC)
+        end = f"It is taken back at {until:%Y-%m-%d %H:%M:%S} UTC, or before by {back}."
+    say(f"Let go of {_NAMES[held]}.\n{end}")
+    return 0
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    """Take back, and say what."""
+    answer = _client(arguments).post("/api/v1/resume", {"held": arguments.held})
+    if arguments.json:
+        say(json.dumps(answer, indent=1))
+    elif resumed := answer["resumed"]:
+        say(f"Taken back: {' and '.join(resumed)}.")
+    else:
+        say("Nothing to take back: it was not let go.")
+    return 0
+
+
+def wait_until_done(
+    held: Held, ask: Callable[[], Form | None], patience_seconds: float, clock: Clock
+) -> Form:
+    """The release once it is carried out.
+
+    Args:
+        held: What is let go.
+        ask: Gives the release as it stands, `None` where there is none any more.
+        patience_seconds: How long it may take.
+        clock: The clock to wait by.
+
+    Raises:
+        RightsizerError: it is not carried out in time, or was taken back.
+    """
+    deadline = clock.time() + nanoseconds(patience_seconds)
+    never = threading.Event()
+    while True:
+        form = ask()
+        if form is None:
+            raise RightsizerError(
+                f"the {held} were taken back before all of them were let go: the time of --for "
+                "was over, or somebody ran 'rightsizer resume'; ask again"
+            )
+        if form["is_done"]:
+            return form
+        now = clock.time()
+        if now >= deadline:
+            raise RightsizerError(
+                f"the {held} are not let go after {patience_seconds:g} s: {form['still_held']}; "
+                f"the request stands: wait longer with --wait, or drop it by 'rightsizer resume "
+                f"{held}'"
+            )
+        clock.wait_until(min(now + nanoseconds(_POLL_SECONDS), deadline), never)
+
+
+def _add_shared_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
+    parser.add_argument(
+        "--path.api-socket",
+        dest="api_socket",
+        type=Path,
+        metavar="FILE",
+        help="the agent's socket; without it path.api_socket of the configuration "
+        f"(default: {PathSettings().api_socket})",
+    )
+    add_config_flag(parser)
+
+
+def _client(arguments: argparse.Namespace) -> LocalClient:
+    path = arguments.api_socket or settings_of(arguments).path.api_socket
+    if not path:
+        raise RightsizerError(
+            "path.api_socket is empty, so the agent takes no requests; set it and restart the agent"
+        )
+    return LocalClient(Path(path))
+
+
+def _form(client: LocalClient, held: Held) -> Form | None:
+    releases: list[Form] = client.get("/api/v1/releases")["releases"]
+    return next((form for form in releases if form["held"] == held), None)
+
+
+def _span(text: str) -> str:
+    """A duration that was looked at, as it was written: the agent reads it too."""
+    duration(text)
+    return text
+
+
+RELEASE = Command(
+    "release",
+    "have the agent let the GPUs go",
+    configure_release,
+    release,
+    _DESCRIPTION,
+)
+RESUME = Command("resume", "have the agent take them back", configure_resume, resume)

@@ -1,0 +1,131 @@
+"""What the local socket takes beside the pages: requests to let the GPUs go, and to take back."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from rightsizer.domain.errors import UsageError
+from rightsizer.domain.units import format_duration, parse_duration, seconds
+from rightsizer.edge.clock import Clock
+from rightsizer.publish.json_form import Form
+from rightsizer.publish.web.message import Request, Response
+from rightsizer.publish.web.routes import Route, Site
+from rightsizer.telemetry.controls import Controls, Held, Release
+
+__all__ = ["ControlRoutes", "StillHeld"]
+
+StillHeld = Callable[[Release], str | None]
+"""Why a release is not carried out yet, for a person; `None` once everything is let go."""
+
+_LONGEST_SECONDS: Final = 366 * 86400.0
+
+
+class ControlRoutes:
+    """Answers requests that change what the agent holds; asks no driver itself."""
+
+    def __init__(self, controls: Controls, clock: Clock, still_held: StillHeld) -> None:
+        """Routes over the requests that a source obeys.
+
+        Args:
+            controls: Where the source looks what is asked of it.
+            clock: The clock of the controls.
+            still_held: What the source says of how far it is; called from any thread.
+        """
+        self._controls, self._clock, self._still_held = controls, clock, still_held
+        self._log = structlog.get_logger(component="control")
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Where they are served."""
+        return (
+            Route("POST", "/api/v1/release", self._release, is_local=True),
+            Route("POST", "/api/v1/resume", self._resume, is_local=True),
+            Route("GET", "/api/v1/releases", self._releases, is_local=True),
+        )
+
+    def _release(self, site: Site, request: Request) -> Response:
+        del site
+        fields = _fields(request.body, ("held", "for"))
+        held = _held(fields.get("held"))
+        for_seconds = _duration(fields.get("for"))
+        release = self._controls.release(held, for_seconds)
+        self._tell("release_requested", request, held=str(held), for_seconds=for_seconds)
+        return Response.of_json(self._form(release))
+
+    def _resume(self, site: Site, request: Request) -> Response:
+        del site
+        named = _fields(request.body, ("held",)).get("held")
+        asked = tuple(Held) if named is None else (_held(named),)
+        resumed = [str(held) for held in asked if self._controls.resume(held)]
+        self._tell("resume_requested", request, resumed=",".join(resumed))
+        return Response.of_json({"resumed": resumed})
+
+    def _releases(self, site: Site, request: Request) -> Response:
+        del site, request
+        found = [self._controls.released(held) for held in Held]
+        forms = [self._form(release) for release in found if release is not None]
+        return Response.of_json({"releases": forms})
+
+    def _form(self, release: Release) -> Form:
+        # The wall clock's time at a point on the steady one, by the pair of clocks as it is now.
+        offset = self._clock.wall_time() - self._clock.time()
+        still_held = self._still_held(release)
+        return {
+            "held": str(release.held),
+            "since": seconds(release.since + offset),
+            "until": None if release.until is None else seconds(release.until + offset),
+            "is_done": still_held is None,
+            "still_held": still_held,
+        }
+
+    def _tell(self, event: str, request: Request, **details: object) -> None:
+        peer = request.peer
+        actor = {} if peer is None else {"uid": peer.uid, "pid": peer.pid}
+        self._log.info(event, **details, **actor)
+
+
+def _fields(body: bytes, known: tuple[str, ...]) -> Mapping[str, Any]:
+    """The fields of a request.
+
+    Raises:
+        UsageError: it is no JSON object, or has others.
+    """
+    try:
+        fields = json.loads(body) if body.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the body is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise UsageError('the body is no JSON object; write it like {"held": "gpus"}')
+    for name in fields:
+        if name not in known:
+            raise UsageError(f"'{name}' is not a field; choose from {', '.join(known)}")
+    return fields
+
+
+def _held(value: object) -> Held:
+    try:
+        return Held(value)  # type: ignore[arg-type] # What is no text is no member either.
+    except ValueError:
+        raise UsageError(
+            f"held: {json.dumps(value)} is nothing that the agent holds; choose from "
+            f"{', '.join(Held)}"
+        ) from None
+
+
+def _duration(value: object) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise UsageError(f"for: {json.dumps(value)} is not a duration; write it like '30m'")
+    try:
+        duration_seconds = parse_duration(value)
+    except ValueError as error:
+        raise UsageError(f"for: {error}") from None
+    if not 0 < duration_seconds <= _LONGEST_SECONDS:
+        raise UsageError(
+            f"for: '{value}' is not between 0 s and {format_duration(_LONGEST_SECONDS)}; leave it "
+            "out to release until somebody takes it back"
+        )
+    return duration_seconds

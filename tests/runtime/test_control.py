@@ -1,0 +1,248 @@
+"""Requests to let the GPUs go: what is taken, what is refused, what is told of it."""
+
+import json
+import threading
+from http import HTTPStatus
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from readings import EPOCH, MINUTE, SECOND
+from rightsizer.edge.clock import FastClock
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web.message import Peer, Request, Response
+from rightsizer.publish.web.page import Page
+from rightsizer.publish.web.routes import Site
+from rightsizer.publish.web.view import FitSettings
+from rightsizer.runtime.control import ControlRoutes
+from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.sources import live_source
+from rightsizer.telemetry.controls import Controls, Held, Release
+
+PEER: Final = Peer(pid=4711, uid=1000, gid=100)
+POST_RELEASE: Final = "/api/v1/release"
+POST_RESUME: Final = "/api/v1/resume"
+GET_RELEASES: Final = "/api/v1/releases"
+
+
+class Steady(FastClock):
+    """A fast clock whose wall clock runs a minute ahead of the steady one."""
+
+    def wall_time(self) -> int:
+        """A minute later."""
+        return self.time() + MINUTE
+
+
+class Desk:
+    """Control routes with everything that they are about, and a source that lets go when told."""
+
+    def __init__(self) -> None:
+        self.clock = Steady(EPOCH)
+        self.controls = Controls(self.clock)
+        self.let_go: set[Held] = set()
+        self.routes = ControlRoutes(self.controls, self.clock, self._still_held).routes
+        self._site = Site(
+            latest=lambda: None,
+            exposition=Exposition(lambda: None),
+            page=Page(FreshnessSettings(), FitSettings(), 0.0),
+            freshness=FreshnessSettings(),
+            wall_time=self.clock.wall_time,
+            routes=self.routes,
+        )
+
+    def _still_held(self, release: Release) -> str | None:
+        return None if release.held in self.let_go else f"2 handles of the {release.held}"
+
+    def answer(self, path: str, body: bytes) -> Response:
+        """The answer to a request over the local socket."""
+        method = "GET" if path == GET_RELEASES else "POST"
+        return self._site.answer(Request(method, path, body=body, peer=PEER))
+
+    def ask(self, path: str, **fields: Any) -> Any:
+        """What an answer says that is none of refusal."""
+        response = self.answer(path, json.dumps(fields).encode())
+        assert response.status == HTTPStatus.OK
+        return json.loads(response.body)
+
+    def releases(self) -> list[dict[str, Any]]:
+        """What is let go."""
+        found: list[dict[str, Any]] = self.ask(GET_RELEASES)["releases"]
+        return found
+
+    def pass_time(self, duration: int) -> None:
+        """Let time go by."""
+        self.clock.wait_until(self.clock.time() + duration, threading.Event())
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """Nothing is released yet."""
+    return Desk()
+
+
+def test_all_of_them_are_for_the_local_socket_alone(desk: Desk) -> None:
+    """Over TCP nobody changes anything, nor learns who asked for what."""
+    assert all(route.is_local for route in desk.routes)
+
+
+def test_a_release_reaches_the_source_and_is_told(desk: Desk) -> None:
+    """Times are wall time, in seconds since the epoch."""
+    told = desk.ask(POST_RELEASE, **{"held": "gpus", "for": "30m"})
+    release = desk.controls.released(Held.GPUS)
+
+    assert release == Release(Held.GPUS, EPOCH, EPOCH + 30 * MINUTE)
+    assert told == {
+        "held": "gpus",
+        "since": (EPOCH + MINUTE) / SECOND,
+        "until": (EPOCH + 31 * MINUTE) / SECOND,
+        "is_done": False,
+        "still_held": "2 handles of the gpus",
+    }
+    assert desk.releases() == [told]
+    assert desk.controls.released(Held.COUNTERS) is None
+
+
+def test_it_is_done_when_the_source_says_so(desk: Desk) -> None:
+    """Each for itself: counters that are let go say nothing of the GPUs."""
+    desk.ask(POST_RELEASE, held="counters")
+    desk.ask(POST_RELEASE, held="gpus")
+    desk.let_go.add(Held.COUNTERS)
+
+    assert {each["held"]: each["is_done"] for each in desk.releases()} == {
+        "gpus": False,
+        "counters": True,
+    }
+
+
+def test_a_release_without_a_time_stays_until_it_is_taken_back(desk: Desk) -> None:
+    """However long that is."""
+    desk.ask(POST_RELEASE, **{"held": "gpus", "for": None})
+    desk.pass_time(10**6 * MINUTE)
+    assert [each["until"] for each in desk.releases()] == [None]
+
+    assert desk.ask(POST_RESUME, held="gpus") == {"resumed": ["gpus"]}
+    assert desk.releases() == []
+
+
+def test_a_release_whose_time_is_up_is_gone(desk: Desk) -> None:
+    """Nobody has to come back for it."""
+    desk.ask(POST_RELEASE, **{"held": "counters", "for": "5m"})
+    desk.pass_time(5 * MINUTE)
+
+    assert desk.releases() == []
+    assert desk.ask(POST_RESUME, held="counters") == {"resumed": []}
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"held": null}'])
+def test_resuming_without_a_name_takes_all_back(desk: Desk, body: bytes) -> None:
+    """As somebody in a hurry does."""
+    for held in Held:
+        desk.ask(POST_RELEASE, held=held)
+
+    assert json.loads(desk.answer(POST_RESUME, body).body) == {"resumed": ["gpus", "counters"]}
+    assert [desk.controls.released(held) for held in Held] == [None, None]
+
+
+def test_whoever_changes_something_is_in_the_log(desk: Desk) -> None:
+    """With user and process as the kernel told them; looking leaves no line."""
+    with capture_logs() as logs:
+        desk.ask(POST_RELEASE, **{"held": "gpus", "for": "90s"})
+        desk.releases()
+        desk.ask(POST_RESUME)
+
+    assert logs == [
+        {
+            "event": "release_requested",
+            "log_level": "info",
+            "component": "control",
+            "held": "gpus",
+            "for_seconds": 90.0,
+            "uid": 1000,
+            "pid": 4711,
+        },
+        {
+            "event": "resume_requested",
+            "log_level": "info",
+            "component": "control",
+            "resumed": "gpus",
+            "uid": 1000,
+            "pid": 4711,
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        (POST_RELEASE, b"", "held: null is nothing that the agent holds; choose from gpus, count"),
+        (POST_RELEASE, b"gpus", "the body is not JSON"),
+        (POST_RELEASE, b"\xff{}", "the body is not JSON"),
+        (POST_RELEASE, b"[" * 60000, "the body is not JSON"),
+        (POST_RELEASE, b'["gpus"]', 'the body is no JSON object; write it like {"held": "gpus"}'),
+        (POST_RELEASE, b'{"held": "gpu"}', 'held: "gpu" is nothing that the agent holds'),
+        (POST_RELEASE, b'{"held": []}', "held: [] is nothing that the agent holds"),
+        (POST_RELEASE, b'{"held": "gpus", "fro": 1}', "'fro' is not a field; choose from held, fo"),
+        (POST_RELEASE, b'{"\\ud800": 1}', r"'\ud800' is not a field"),
+        (POST_RELEASE, b'{"held": "gpus", "for": 30}', "for: 30 is not a duration; write it like"),
+        (POST_RELEASE, b'{"held": "gpus", "for": "soon"}', "for: 'soon' is not a duration"),
+        (POST_RELEASE, b'{"held": "gpus", "for": "0s"}', "for: '0s' is not between 0 s and 366 d"),
+        (POST_RELEASE, b'{"held": "gpus", "for": "9y"}', "leave it out to release until somebody"),
+        (POST_RESUME, b'{"held": "gpus", "for": "1s"}', "'for' is not a field; choose from held"),
+    ],
+)
+def test_what_makes_no_sense_is_named_and_changes_nothing(
+    desk: Desk, path: str, body: bytes, words: str
+) -> None:
+    """Neither the requests nor the log."""
+    desk.controls.release(Held.COUNTERS)
+    with capture_logs() as logs:
+        response = desk.answer(path, body)
+
+    assert response.status == HTTPStatus.BAD_REQUEST
+    assert words in response.body.decode()
+    assert [each["held"] for each in desk.releases()] == ["counters"]
+    assert logs == []
+
+
+def test_the_source_obeys_the_controls_that_the_socket_has() -> None:
+    """Those that were given, or new ones that ask for nothing."""
+    clock = FastClock(EPOCH)
+    controls = Controls(clock)
+    given, own = live_source(Settings(), clock, controls=controls), live_source(Settings(), clock)
+    given.source.close()
+    own.source.close()
+
+    assert given.controls is controls
+    assert [own.controls.released(held) for held in Held] == [None, None]
+    assert given.still_held(controls.release(Held.GPUS))
+
+
+JSON: Final = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.text()
+    | st.just("gpus")
+    | st.just("9" * 400 + "y"),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.sampled_from(["held", "for"]) | st.text(), inner)
+    ),
+)
+
+
+@given(JSON.map(json.dumps).map(str.encode) | st.binary(max_size=100))
+def test_whatever_is_sent_is_answered_or_refused(body: bytes) -> None:
+    """With a release that can be told, or with a reason, and never otherwise."""
+    desk = Desk()
+    response = desk.answer(POST_RELEASE, body)
+
+    if response.status == HTTPStatus.OK:
+        assert desk.releases() == [json.loads(response.body)]
+    else:
+        assert response.status == HTTPStatus.BAD_REQUEST
+        assert response.body.strip()
+        assert desk.releases() == []
