@@ -1,5 +1,6 @@
 """A node as its agent would report it, made by hand: one GPU for each story a page must tell."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -23,17 +24,39 @@ from rightsizer.domain.report import (
     AgentReport,
     DeviceReport,
     JobReport,
+    NodeReport,
     Report,
     StripCell,
     Totals,
 )
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.signal_metric import DISTRIBUTION_SIGNALS
+from rightsizer.domain.signal import SERVING_SIGNALS, Signal
+from rightsizer.domain.signal_metric import (
+    DETAIL_SIGNALS,
+    DISTRIBUTION_SIGNALS,
+    QUANTITY_SIGNALS,
+    RATIO_SIGNALS,
+)
 from rightsizer.domain.snapshot import CollectorOutcome
 from rightsizer.domain.state import Cause, Resource, State, Tier
+from rightsizer.domain.topology import GpuLink, LinkKind, Topology
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, nanoseconds
 from rightsizer.domain.window import Provisioning, ResourceProvisioning
 from rightsizer.domain.workload import Holding
+
+_OF_AN_H100 = tuple(
+    signal
+    for signal in (*RATIO_SIGNALS, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)
+    if signal not in SERVING_SIGNALS
+    and signal is not Signal.FAN_SPEED
+    and not signal.startswith("retired_pages")
+)
+"""What a passive board with row remapping gives on the profiling tier, serving nobody."""
+
+_COLLECTORS = (
+    *("gpm", "utilization", "memory", "power", "clocks", "temperature", "pcie", "nvlink"),
+    *("processes", "health", "xid", "host", "owners", "kubelet", "dcgm"),
+)
+_NO_MESSAGES = dict.fromkeys(("debug", "info", "warning", "error", "critical"), 0.0)
 
 _ACHIEVED = {
     State.IDLE_EMPTY: (Cause.IDLE, 0.0),
@@ -68,11 +91,28 @@ def full_report(count: int = 8) -> Report:
         report = device_report(0, story)
         device = replace(report.device, uuid=uuid_of(index + 100), index=index)
         holding = Holding(replace(TRAINING, key=f"kubernetes/research/job-{index}"), 1.0)
-        signals = dict.fromkeys(Signal, 0.5) | dict(report.signals)
+        signals = dict.fromkeys(_OF_AN_H100, 0.5) | dict(report.signals)
         devices.append(
             replace(report, device=device, signals=signals, holdings=(holding,)),
         )
-    return Report(1, NOW, tuple(devices), node_advice(), agent_report())
+    agent = agent_report()
+    jobs = tuple(_job(job.name, 1560, 0.01) for job in agent.jobs)
+    agent = replace(agent, jobs=jobs)
+    return Report(1, NOW, tuple(devices), node_advice(), agent, _node(devices))
+
+
+def _node(devices: Sequence[DeviceReport]) -> NodeReport:
+    """Versions, and the way between any two GPUs of a tray of eight."""
+    uuids = [report.device.uuid for report in devices]
+    links = [
+        GpuLink(one, other, LinkKind.NVLINK, 18)
+        for tray in range(0, len(uuids), 8)
+        for one, other in itertools.combinations(uuids[tray : tray + 8], 2)
+    ]
+    return NodeReport(
+        driver={"driver_version": "570.124.06", "cuda_version": "12.8"},
+        topology=Topology(links=tuple(links)),
+    )
 
 
 def device_report(index: int, story: Story) -> DeviceReport:
@@ -86,7 +126,15 @@ def device_report(index: int, story: Story) -> DeviceReport:
         device,
         story.down,
         last_sample,
-        None if is_silent else Reading(device.uuid, NOW, signals, processes=(Process(4242),)),
+        None
+        if is_silent
+        else Reading(
+            device.uuid,
+            NOW,
+            signals,
+            processes=(Process(4242),),
+            origins={Signal.GPU_BUSY: "gpm" if story.tier is Tier.PROFILING else "utilization"},
+        ),
         signals,
         _state(story),
         frozenset() if is_silent else frozenset(story.conditions),
@@ -99,35 +147,50 @@ def device_report(index: int, story: Story) -> DeviceReport:
 
 
 def agent_report() -> AgentReport:
-    """An agent in good health, with a job that failed once."""
+    """An agent in good health but for one collector, with a job that failed once."""
+    outcomes = dict.fromkeys(_COLLECTORS, CollectorOutcome(True, 0.0123))
     return AgentReport(
         "0.1.0",
         "nvml",
         NOW - 26 * HOUR,
         1.0,
-        collectors={
-            "nvml": CollectorOutcome(True, 0.0123),
-            "processes": CollectorOutcome(False, 1.0),
-        },
+        collectors={**outcomes, "processes": CollectorOutcome(False, 1.0)},
         jobs=(
-            JobReport(
-                "recommender",
-                runs=156,
-                failures=1,
-                last_start=NOW - 300 * 10**9,
-                last_success=NOW - 299 * 10**9,
-                last_duration_seconds=0.21,
-            ),
-            JobReport("history_flush", runs=26),
+            _job("recommend", 156, 0.21, failures=1),
+            JobReport("annotate"),
+            _job("flush", 1560, 0.004),
+            _job("prune", 26, 0.03),
         ),
         counters={
             "rightsizer_samples_total": 93600.0,
-            series_key("rightsizer_log_messages_total", level="warning"): 3.0,
+            **{
+                series_key("rightsizer_log_messages_total", level=level): count
+                for level, count in {**_NO_MESSAGES, "info": 40.0, "warning": 3.0}.items()
+            },
             series_key(
                 "rightsizer_advice_outcomes_total", reason="IdleHeld", outcome="succeeded"
             ): 2.0,
         },
-        gauges={"rightsizer_history_size_bytes": 25e6},
+        gauges={
+            "rightsizer_history_size_bytes": 25e6,
+            "rightsizer_recommender_findings": 3.0,
+            "rightsizer_recommender_abstentions": 1.0,
+            "rightsizer_workers_abandoned": 0.0,
+            "rightsizer_annotations_pending": 0.0,
+            "rightsizer_config_last_reload_successful": 1.0,
+            "rightsizer_config_last_reload_success_timestamp_seconds": 1.7677e9,
+        },
+    )
+
+
+def _job(name: str, runs: int, duration_seconds: float, failures: int = 0) -> JobReport:
+    return JobReport(
+        name,
+        runs,
+        failures,
+        last_start=NOW - 300 * NANOSECONDS_PER_SECOND,
+        last_success=NOW - 299 * NANOSECONDS_PER_SECOND,
+        last_duration_seconds=duration_seconds,
     )
 
 

@@ -37,8 +37,9 @@ MORE: Final = {"accounting/history": "edge", "advice/ledger": "edge", "__main__"
 
 IMPORTERS: Final = {
     "apscheduler": "runtime/",
+    "h2": "telemetry/owners/",
     "jinja2": "publish/",
-    "prometheus_client": "publish/metrics publish/web telemetry/dcgm",
+    "prometheus_client": "publish/metrics publish/web telemetry/dcgm telemetry/serving/page",
     "pynvml": "telemetry/nvml",
     "structlog": "runtime/ telemetry/ publish/ fleet/ cli/",
     "urllib3": "edge/http",

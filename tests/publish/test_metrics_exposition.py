@@ -25,6 +25,7 @@ from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.report import Report
 from rightsizer.domain.state import Cause, State
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.domain.xid import XidLog
 from rightsizer.publish.metrics import Exposition, MetricsSettings
 from rightsizer.publish.metrics.families import BUCKET_EDGES, Families
 
@@ -67,9 +68,11 @@ def series_of(text: str, uuid: str) -> set[str]:
 
 
 def test_golden_exposition(golden: Callable[[str | Path, str], None]) -> None:
-    """A MIG instance, a device that is down, and the agent read exactly as agreed."""
+    """A MIG instance, a device that is down, the node and the agent read exactly as agreed."""
     whole = node_report()
-    report = replace(whole, devices=(whole.devices[DOWN], whole.devices[INSTANCE]))
+    down = replace(whole.devices[DOWN], xids=XidLog({79: 1}, 79, NOW))
+    node = full_report(2).node
+    report = replace(whole, devices=(down, whole.devices[INSTANCE]), node=node)
     golden("metrics.txt", own(text_of(report)))
 
 
@@ -234,8 +237,8 @@ def test_the_agents_own_numbers_are_found_by_name() -> None:
     assert value(text, "rightsizer_annotations_total") == 0.0
     assert value(text, "rightsizer_history_size_bytes") is None
     assert value(text, "rightsizer_log_messages_total", level="warning") == 3.0
-    assert value(text, "rightsizer_job_failures_total", name="recommender") == 1.0
-    assert value(text, "rightsizer_job_last_start_timestamp_seconds", name="history_flush") is None
+    assert value(text, "rightsizer_job_failures_total", name="recommend") == 1.0
+    assert value(text, "rightsizer_job_last_start_timestamp_seconds", name="annotate") is None
     assert "rightsizer_made_up" not in text
 
 

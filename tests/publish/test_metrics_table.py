@@ -20,7 +20,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 PLAIN = re.compile(
     r"rightsizer_(device_up|collector_success|pcie_link_(generation|width)|device_processes"
     r"|clock_event_reason|advice_open|workers_abandoned|recommender_(findings|abstentions)"
-    r"|annotations_pending|config_last_reload_successful)"
+    r"|annotations_pending|config_last_reload_successful|requests_(running|waiting)"
+    r"|nvlink_(links|links_up|up)|fabric_(state|port_up)|recovery_action|performance_state"
+    r"|(retired_pages|remapped_rows)_[a-z]+|encoder_sessions)"
 )
 """Numbers without a unit: switches, counts of things, and what PCI calls its own."""
 FORBIDDEN_LABELS = {

@@ -323,7 +323,7 @@ def test_all_workers_end_with_the_source() -> None:
     driver, clock = two_gpus(), FastClock(0)
     with reading(driver, clock) as source:
         source.read()
-        assert threading.active_count() == before + 3
+        assert threading.active_count() == before + 5
     assert threading.active_count() == before
     assert (driver.openings, driver.closings, driver.samples_alive) == (1, 1, 0)
 

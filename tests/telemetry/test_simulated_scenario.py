@@ -57,9 +57,13 @@ def test_these_scenarios_come_with_the_program() -> None:
     assert packaged_scenarios() == (
         "a100-mig",
         "eight-gpu-node",
+        "faulty-node",
+        "gb200-node",
+        "h100-mig",
         "l4-pair",
         "single-h100",
         "t4-pair",
+        "zoo",
     )
 
 

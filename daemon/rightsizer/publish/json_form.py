@@ -9,10 +9,17 @@ from typing import Any, TypeAlias
 
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.finding import Finding
-from rightsizer.domain.report import AgentReport, DeviceReport, JobReport, Report, Totals
+from rightsizer.domain.report import (
+    AgentReport,
+    DeviceReport,
+    JobReport,
+    Report,
+    Totals,
+)
 from rightsizer.domain.units import Nanoseconds, seconds
 from rightsizer.domain.window import Provisioning
 from rightsizer.domain.workload import Holding
+from rightsizer.publish.topology_form import topology_form
 
 __all__ = ["Form", "advice_form", "device_form", "finding_form", "report_form"]
 
@@ -76,6 +83,10 @@ def device_form(report: DeviceReport) -> Form:
         "tier": report.tier,
         "signals": dict(report.signals),
         "missing": dict(report.reading.missing) if report.reading else {},
+        "origins": dict(report.reading.origins) if report.reading else {},
+        "facts": dict(device.facts),
+        "nvlinks": [asdict(link) for link in report.reading.nvlinks] if report.reading else [],
+        "xids": {str(code): count for code, count in report.xids.counts.items()},
         "workloads": [_holding_form(holding) for holding in report.holdings],
         "totals": _totals_form(report.totals),
         "provisioning": {
@@ -93,6 +104,20 @@ def report_form(report: Report) -> Form:
         "agent": _agent_form(report.agent),
         "devices": [device_form(device) for device in report.devices],
         "advice": [advice_form(advice) for advice in report.advice],
+        "node": _node_form(report),
+    }
+
+
+def _node_form(report: Report) -> Form:
+    node = report.node
+    devices = [found.device for found in report.devices]
+    offered = {device.uuid for device in devices}
+    return {
+        "signals": dict(node.signals),
+        "driver": dict(node.driver),
+        "topology": topology_form(node.topology, devices, offered) if node.topology else None,
+        "ports": [asdict(port) for port in node.ports],
+        "released": node.released,
     }
 
 
@@ -125,7 +150,9 @@ def _holding_form(holding: Holding) -> Form:
         "namespace": workload.namespace,
         "pod": workload.pod,
         "container": workload.container,
+        "step": workload.step,
         "share_ratio": holding.share_ratio,
+        "has_process": holding.has_process,
     }
 
 

@@ -2,21 +2,24 @@
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from rightsizer.accounting.accounts import AccountingSettings, Accounts
 from rightsizer.accounting.known import KnownDevice
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import Case
-from rightsizer.domain.report import AgentReport, DeviceReport, Report, StripCell
+from rightsizer.domain.report import AgentReport, DeviceReport, NodeReport, Report, StripCell
 from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.state import State, Tier
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.window import Provisioning, Window
+from rightsizer.domain.xid import XidLog
 from rightsizer.runtime.policy import Policy, apply
 
 __all__ = ["Accountant"]
 
+_NO_XIDS: Final = XidLog({})
 _GAUGES_EVERY: Nanoseconds = 60 * NANOSECONDS_PER_SECOND
 
 
@@ -67,6 +70,13 @@ class Accountant:
                 devices=tuple(self._device(snapshot, device) for device in snapshot.devices),
                 advice=tuple(advice),
                 agent=agent(),
+                node=NodeReport(
+                    snapshot.host,
+                    snapshot.driver,
+                    snapshot.topology,
+                    snapshot.ports,
+                    snapshot.released,
+                ),
             )
         self._latest = report
         return report
@@ -140,4 +150,5 @@ class Accountant:
             provisioning=provisioning,
             strip=strip,
             holdings=snapshot.holdings.get(uuid, ()),
+            xids=snapshot.xids.get(uuid, _NO_XIDS),
         )

@@ -18,6 +18,7 @@ from rightsizer.edge.clock import Clock
 from rightsizer.publish.freshness import FreshnessSettings
 from rightsizer.publish.grafana.annotations import GrafanaAnnotations, grafana_annotations
 from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web.routes import Route
 from rightsizer.publish.web.server import WebServer
 from rightsizer.runtime.accountant import Accountant
 from rightsizer.runtime.chores import Chores
@@ -48,6 +49,7 @@ class Agent:
         storage: Storage,
         log_counter: LogCounter | None = None,
         notifier: Notifier | None = None,
+        local_routes: Sequence[Route] = (),
     ) -> None:
         self.settings, self._source, self._clock = settings, source, clock
         self._source_name = source_name
@@ -83,10 +85,13 @@ class Agent:
             settings=settings.web.server,
             freshness=freshness,
             wall_time=clock.wall_time,
+            local_socket=settings.path.api_socket,
+            local_routes=local_routes,
         )
         self._watchdog_due: Nanoseconds = 0
         self._status_due: Nanoseconds = 0
         self._trouble: str | None = None
+        self._released: str | None = None
         self._is_ready = False
 
     def start(self) -> None:
@@ -162,8 +167,18 @@ class Agent:
         report = self.accountant.post(
             snapshot, self.chores.advice, lambda: self._agent_report(snapshot)
         )
+        self._tell_released(snapshot.released)
         self._tell_trouble(snapshot.trouble)
         self._tell_manager(report)
+
+    def _tell_released(self, released: str | None) -> None:
+        """Say once what was let go on request, and once that it was taken back."""
+        if released != self._released:
+            if released is not None:
+                self._log.info("released", what=released)
+            else:
+                self._log.info("resumed")
+            self._released = released
 
     def _tell_trouble(self, trouble: str | None) -> None:
         """Say once that there are no devices and why, and once that there are again."""

@@ -13,6 +13,7 @@ from rightsizer.runtime.agent import Agent
 from rightsizer.runtime.service import serve
 from rightsizer.runtime.settings import (
     HistorySettings,
+    PathSettings,
     RecommenderSettings,
     SamplingSettings,
     Settings,
@@ -129,4 +130,6 @@ def _settings(demo: DemoSettings) -> Settings:
             server=replace(base.web.server, page_refresh_seconds=5.0),
         ),
         log=replace(base.log, level=type(base.log.level).WARNING),
+        # The socket is for the agent that reads this machine's GPUs.
+        path=replace(PathSettings(), api_socket=""),
     )

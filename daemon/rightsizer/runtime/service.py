@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from rightsizer.edge.clock import Clock, SystemClock
 from rightsizer.runtime.agent import Agent
+from rightsizer.runtime.control import ControlRoutes
 from rightsizer.runtime.log import configure
 from rightsizer.runtime.notify import Notifier
 from rightsizer.runtime.settings import Settings
@@ -51,6 +52,7 @@ def serve(
             storage=storage,
             log_counter=counter,
             notifier=Notifier(os.environ),
+            local_routes=ControlRoutes(named.controls, clock, named.still_held).routes,
         )
         if prepare is not None:
             prepare(agent)

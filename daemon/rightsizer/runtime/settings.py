@@ -16,7 +16,11 @@ from rightsizer.publish.web.address import parse_address
 from rightsizer.publish.web.settings import WebSettings
 from rightsizer.runtime.log import LogSettings
 from rightsizer.runtime.policy import Policy
+from rightsizer.telemetry.dcgm.settings import DcgmSettings
+from rightsizer.telemetry.host.settings import HostSettings
 from rightsizer.telemetry.live import LiveSettings
+from rightsizer.telemetry.owners.settings import OwnerSettings
+from rightsizer.telemetry.serving.settings import ServingSettings
 
 __all__ = [
     "HistorySettings",
@@ -60,15 +64,24 @@ class SourceSettings:
     """Where readings come from."""
 
     nvml: LiveSettings = field(default_factory=LiveSettings)
+    dcgm: DcgmSettings = field(default_factory=DcgmSettings)
+    host: HostSettings = field(default_factory=HostSettings)
+    owners: OwnerSettings = field(default_factory=OwnerSettings)
+    serving: ServingSettings = field(default_factory=ServingSettings)
     simulated: SimulatedSettings = field(default_factory=SimulatedSettings)
 
 
 @dataclass(frozen=True, slots=True)
 class PathSettings:
-    """Where the kernel's file systems are mounted; a container may see the host's elsewhere."""
+    """Where things lie on this machine; a container may see the host's file systems elsewhere."""
 
     procfs: str = setting("/proc", help="Mount point of procfs.")
     sysfs: str = setting("/sys", help="Mount point of sysfs.")
+    api_socket: str = setting(
+        "/run/rightsizer/api.sock",
+        help="Socket for commands on this node, for the agent's own user and group alone; empty "
+        "for none.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

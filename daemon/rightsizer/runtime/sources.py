@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.domain.units import nanoseconds
 from rightsizer.edge.clock import Clock
-from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.control import StillHeld
+from rightsizer.runtime.settings import Settings, SourceSettings
+from rightsizer.telemetry.controls import Controls
 from rightsizer.telemetry.host import ProcHost
 from rightsizer.telemetry.live import LiveSource
+from rightsizer.telemetry.neighbor import Neighbor
 from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.owners.known import KnownOwners
 from rightsizer.telemetry.simulated.host import ScenarioHost
@@ -17,52 +21,88 @@ from rightsizer.telemetry.simulated.node import Node
 from rightsizer.telemetry.simulated.owners import ScenarioOwners
 from rightsizer.telemetry.simulated.scenario import load_scenario
 from rightsizer.telemetry.source import Source
+from rightsizer.telemetry.surroundings import NodeEyes, Surroundings
 
 __all__ = ["NamedSource", "live_source"]
+
+_NOWHERE: Final = Path("/nonexistent")
+"""A simulated node has no tree of sysfs; its topology is what its driver tells."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSource:
-    """A source with what people call it."""
+    """A source with what people call it, and what can be asked of it while it runs."""
 
     source: Source
     name: str
+    controls: Controls
+    still_held: StillHeld
 
 
-def live_source(settings: Settings, clock: Clock) -> NamedSource:
+def live_source(
+    settings: Settings, clock: Clock, *, controls: Controls | None = None
+) -> NamedSource:
     """The live source, over the real driver or over a simulated one.
+
+    Args:
+        settings: Everything that an operator may set.
+        clock: The clock to live by.
+        controls: What is asked of the source while it runs; nothing yet unless given.
 
     Raises:
         ScenarioError: the scenario does not exist or contradicts itself.
     """
+    controls = controls or Controls(clock)
     scenario = settings.sources.simulated.scenario
     if scenario:
-        return _simulated(scenario, settings, clock)
+        return _simulated(scenario, settings, clock, controls)
     procfs, sysfs = Path(settings.path.procfs), Path(settings.path.sysfs)
+    cgroups = sysfs / "fs" / "cgroup"
+    host = ProcHost(procfs, cgroups, clock, sysfs=sysfs, settings=settings.sources.host)
+    owners = KnownOwners.on_host(procfs, sysfs=sysfs, settings=settings.sources.owners)
     source = LiveSource(
         clock=clock,
         interval=nanoseconds(settings.sampling.interval),
         settings=settings.sources.nvml,
         catalogue=built_in(),
-        owners=KnownOwners.on_host(procfs),
-        host=ProcHost(procfs, sysfs / "fs" / "cgroup", clock),
+        surroundings=Surroundings(NodeEyes(host, owners, sysfs)),
         sysfs=sysfs,
+        neighbors=_neighbors(settings.sources, clock),
+        controls=controls,
     )
-    return NamedSource(source, "nvml")
+    return NamedSource(source, "nvml", controls, source.still_held)
 
 
-def _simulated(name: str, settings: Settings, clock: Clock) -> NamedSource:
+def _simulated(name: str, settings: Settings, clock: Clock, controls: Controls) -> NamedSource:
     catalogue = built_in()
     scenario = load_scenario(name, catalogue)
     node = Node(scenario, catalogue, start=clock.wall_time())
     use_library(SimulatedLibrary(node, clock.wall_time))
+    eyes = NodeEyes(ScenarioHost(node, clock.wall_time), ScenarioOwners(node), _NOWHERE)
     source = LiveSource(
         clock=clock,
         interval=nanoseconds(settings.sampling.interval),
         settings=settings.sources.nvml,
         catalogue=catalogue,
-        owners=ScenarioOwners(node),
-        host=ScenarioHost(node, clock.wall_time),
-        sysfs=Path(settings.path.sysfs),
+        surroundings=Surroundings(eyes),
+        sysfs=_NOWHERE,
+        neighbors=_neighbors(settings.sources, clock),
+        controls=controls,
     )
-    return NamedSource(source, f"simulated ({scenario.name})")
+    return NamedSource(source, f"simulated ({scenario.name})", controls, source.still_held)
+
+
+def _neighbors(settings: SourceSettings, clock: Clock) -> tuple[Neighbor, ...]:
+    """Those that an operator has named; what nobody asks for is not even loaded."""
+    neighbors: list[Neighbor] = []
+    if settings.dcgm.url:
+        from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint  # noqa: PLC0415
+        from rightsizer.telemetry.dcgm.supplement import DcgmNeighbor  # noqa: PLC0415
+
+        neighbors.append(DcgmNeighbor(DcgmEndpoint(settings.dcgm, built_in(), clock)))
+    if settings.serving.endpoints:
+        from rightsizer.telemetry.serving.neighbor import ServingNeighbor  # noqa: PLC0415
+        from rightsizer.telemetry.serving.serving_engines import ServingEngines  # noqa: PLC0415
+
+        neighbors.append(ServingNeighbor(ServingEngines(settings.serving)))
+    return tuple(neighbors)

@@ -1,27 +1,30 @@
 """The live source: the GPUs of this node through NVML, its host through procfs."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.domain.errors import ConfigurationError
 from rightsizer.domain.reading import Reading
+from rightsizer.domain.signal import Signal
 from rightsizer.domain.snapshot import CollectorOutcome, Down, Snapshot
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.domain.workload import Holding
+from rightsizer.domain.units import Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.edge.clock import Clock
-from rightsizer.telemetry.host import Host
+from rightsizer.telemetry.controls import Controls, Held, Release
+from rightsizer.telemetry.neighbor import Neighbor
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 from rightsizer.telemetry.nvml.connection import Connection
+from rightsizer.telemetry.nvml.events import XidListener
 from rightsizer.telemetry.nvml.roster import Roster
 from rightsizer.telemetry.nvml.session import Round
 from rightsizer.telemetry.nvml.settings import LiveSettings
 from rightsizer.telemetry.nvml.stations import Stations
-from rightsizer.telemetry.owners.holdings import holdings_of
-from rightsizer.telemetry.owners.owner import Owners
+from rightsizer.telemetry.surroundings import Look, Question, Surroundings
+from rightsizer.telemetry.topology.told import Told
+from rightsizer.telemetry.worker import Worker
 
 __all__ = ["LiveSettings", "LiveSource"]
 
@@ -44,11 +47,22 @@ class LiveSource:
         interval: Nanoseconds,
         settings: LiveSettings,
         catalogue: Catalogue,
-        owners: Owners,
-        host: Host,
+        surroundings: Surroundings,
         sysfs: Path,
+        neighbors: Sequence[Neighbor] = (),
+        controls: Controls | None = None,
     ) -> None:
         """Asks nothing before the first `read`.
+
+        Args:
+            clock: Tells when.
+            interval: The usual time between two reads.
+            settings: How patiently the driver is asked, and for what.
+            catalogue: Facts of boards.
+            surroundings: Host, owners and topology.
+            sysfs: Where it is mounted.
+            neighbors: Who else tells of the GPUs; a later one finds what the earlier have said.
+            controls: What somebody asks of this source while it runs.
 
         Raises:
             ConfigurationError: a collector that is disabled does not exist.
@@ -57,52 +71,134 @@ class LiveSource:
         self._clock = clock
         self._interval = interval
         self._settings = settings
-        self._owners = owners
-        self._host = host
+        self._surroundings = surroundings
+        self._neighbors = tuple(neighbors)
+        self._controls = controls or Controls(clock)
         self._connection = Connection(
             clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs
         )
-        self._stations = Stations(clock=clock, settings=settings)
+        self._stations = Stations(
+            clock=clock,
+            settings=settings,
+            sysfs=sysfs,
+            counters_are_released=self._counters_are_released,
+        )
+        self._xids = XidListener(clock=clock, settings=settings)
         self._roster = Roster(nanoseconds(settings.lost_retention_seconds))
         self._down: frozenset[str] = frozenset()
 
     def read(self) -> Snapshot:
         """The node as it is now."""
         started = time.monotonic()
-        patience = self._settings.deadline_seconds
+        deadline = started + self._settings.deadline_seconds
+        released = self._obey(self._controls.released(Held.GPUS))
         # The first look at the driver may take half of the time, the readings the rest.
-        self._connection.advance(started + patience / 2)
-        self._stations.follow(self._connection.inventory)
+        self._connection.advance(started + self._settings.deadline_seconds / 2)
+        inventory = self._connection.inventory
+        self._stations.follow(inventory)
+        self._xids.follow(inventory)
         self._stations.ask()
-        node = self._host.node()
-        rounds = self._stations.answers(started + patience)
+        self._xids.poll()
+        rounds = self._stations.answers(deadline)
+        snapshot = self._snapshot(rounds, deadline, released)
+        self._recover(rounds)
+        self._look_at_changes(snapshot.down)
+        for neighbor in self._neighbors:
+            snapshot = neighbor.supplement(snapshot)
+        return snapshot
+
+    def still_held(self, release: Release) -> str | None:
+        """Why a release is not carried out yet, `None` once everything is let go."""
+        if release.held is Held.COUNTERS:
+            held = self._stations.counters_held
+            return f"{held} GPUs still hold their counters" if held else None
+        if not self._connection.is_released:
+            return "NVML is still open: a driver call is under way"
+        hung = self._stations.abandoned + sum(worker.abandoned for worker in self._xids.workers)
+        return f"{hung} threads hang in the driver and hold what they had" if hung else None
+
+    def close(self) -> None:
+        """End the workers and close NVML; what hangs is left behind."""
+        deadline = time.monotonic() + self._settings.deadline_seconds
+        self._xids.close(deadline)
+        self._stations.close(deadline)
+        self._connection.close(deadline)
+        self._surroundings.close(deadline)
+        for neighbor in self._neighbors:
+            neighbor.close()
+
+    def _snapshot(self, rounds: Sequence[Round], deadline: float, released: str | None) -> Snapshot:
         trouble = self._connection.trouble
-        self._roster.update(self._connection.inventory, trouble, self._clock.time())
+        inventory = self._connection.inventory
+        self._roster.update(inventory, trouble, self._clock.time(), self._connection.reason)
         readings = {uuid: reading for found in rounds for uuid, reading in found.readings.items()}
         down = dict(self._roster.absent)
         for found in rounds:
             down.update(found.down)
-        self._recover(rounds)
-        self._look_at_changes(down)
+        look = self._look_around(readings, deadline)
         return Snapshot(
             wall_time=self._clock.wall_time(),
             time=self._clock.time(),
             interval=self._interval,
             devices=self._roster.devices,
-            readings={uuid: self._with_host(reading) for uuid, reading in readings.items()},
+            readings={
+                uuid: _with_host(reading, look.devices.get(uuid))
+                for uuid, reading in readings.items()
+            },
             down=down,
-            host=node,
-            holdings=self._holdings(readings),
-            collectors=_outcomes(rounds),
+            host=look.node,
+            holdings=look.holdings,
+            collectors=self._collectors(rounds, look),
             abandoned_workers=self._stations.abandoned,
+            topology=look.topology,
+            xids=self._xids.xids,
+            ports=look.ports,
+            driver=inventory.versions if inventory is not None else {},
+            released=released if self._connection.is_released else self._released_counters(),
             trouble=trouble,
         )
 
-    def close(self) -> None:
-        """End the workers and close NVML; what hangs is left behind."""
-        deadline = time.monotonic() + self._settings.deadline_seconds
-        self._stations.close(deadline)
-        self._connection.close(deadline)
+    def _look_around(self, readings: Mapping[str, Reading], deadline: float) -> Look:
+        inventory = self._connection.inventory
+        question = Question(
+            self._roster.devices,
+            {
+                uuid: reading.processes
+                for uuid, reading in readings.items()
+                if reading.processes is not None
+            },
+            Told() if inventory is None else inventory.told,
+        )
+        return self._surroundings.look(question, deadline)
+
+    def _collectors(self, rounds: Iterable[Round], look: Look) -> Mapping[str, CollectorOutcome]:
+        xid = self._xids.outcome
+        return {**_outcomes(rounds), **look.collectors, **({} if xid is None else {"xid": xid})}
+
+    def _obey(self, release: Release | None) -> str | None:
+        """Let NVML go or take it back; what was let go, for a person."""
+        if release is None:
+            self._connection.resume()
+            return None
+        reason = f"the GPUs were released{_until(release)}"
+        self._stations.follow(None)
+        self._xids.follow(None)
+        self._connection.release(self._workers, reason)
+        return reason
+
+    @property
+    def _workers(self) -> tuple[Worker[Any, Any], ...]:
+        """All who may hold something of an opening of NVML."""
+        return (*self._stations.workers, *self._xids.workers)
+
+    def _counters_are_released(self) -> bool:
+        return self._controls.released(Held.COUNTERS) is not None
+
+    def _released_counters(self) -> str | None:
+        release = self._controls.released(Held.COUNTERS)
+        if release is None:
+            return None
+        return f"the profiling counters were released{_until(release)}"
 
     def _recover(self, rounds: Iterable[Round]) -> None:
         """Open NVML again when it has lost its driver or no longer knows what it says."""
@@ -120,7 +216,8 @@ class LiveSource:
                 self._connection.confirm()
             return
         self._stations.follow(None)
-        self._connection.reopen(self._stations.workers, f"NVML is being opened again: {reason}")
+        self._xids.follow(None)
+        self._connection.reopen(self._workers, f"NVML is being opened again: {reason}")
 
     def _look_at_changes(self, down: Mapping[str, Down]) -> None:
         """A device that went down or came back may mean that others changed too."""
@@ -128,20 +225,19 @@ class LiveSource:
             self._down = frozenset(down)
             self._connection.look_soon()
 
-    def _with_host(self, reading: Reading) -> Reading:
-        """The reading, with the host's signals of whoever holds the device."""
-        if not reading.processes:
-            return reading
-        host = self._host.owner([process.pid for process in reading.processes])
-        return replace(reading, values={**reading.values, **host}) if host else reading
 
-    def _holdings(self, readings: Mapping[str, Reading]) -> Mapping[str, tuple[Holding, ...]]:
-        holdings: dict[str, tuple[Holding, ...]] = {}
-        for uuid, reading in readings.items():
-            found = holdings_of(reading.processes or (), self._owners)
-            if found:
-                holdings[uuid] = found
-        return holdings
+def _with_host(reading: Reading, values: Mapping[Signal, float] | None) -> Reading:
+    """The reading with what was seen around its device."""
+    if not values:
+        return reading
+    origins = {**reading.origins, **dict.fromkeys(values, "host")}
+    return replace(reading, values={**reading.values, **values}, origins=origins)
+
+
+def _until(release: Release) -> str:
+    if release.until is None:
+        return " until 'rightsizer resume'"
+    return f" for {format_duration(seconds(max(0, release.until - release.since)))}"
 
 
 def _check(settings: LiveSettings) -> None:

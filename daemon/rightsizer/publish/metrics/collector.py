@@ -11,6 +11,7 @@ from rightsizer.publish.metrics.advice import add_advice
 from rightsizer.publish.metrics.agent import add_agent, add_workloads
 from rightsizer.publish.metrics.device import add_device
 from rightsizer.publish.metrics.families import Families, empty_family
+from rightsizer.publish.metrics.node import add_node
 
 __all__ = ["ReportCollector"]
 
@@ -22,8 +23,9 @@ class ReportCollector:
     instrumentation could not do.
     """
 
-    def __init__(self, advice_limit: int) -> None:
+    def __init__(self, advice_limit: int, *, details: bool = False) -> None:
         self._advice_limit = advice_limit
+        self._details = details
         self._report: Report | None = None
         self._fresh: frozenset[str] = frozenset()
 
@@ -48,8 +50,10 @@ class ReportCollector:
             families.add_info("rightsizer_build_info", __version__, "")
             return families
         add_workloads(families, report.devices)
+        add_node(families, report.node, details=self._details)
         for device in report.devices:
-            add_device(families, device, is_fresh=device.device.uuid in self._fresh)
+            is_fresh = device.device.uuid in self._fresh
+            add_device(families, device, is_fresh=is_fresh, details=self._details)
         add_advice(families, report.advice, self._advice_limit)
         add_agent(families, report.agent)
         return families

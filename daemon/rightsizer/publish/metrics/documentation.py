@@ -41,7 +41,7 @@ A device that is down keeps its counters, `rightsizer_device_up` and the time of
 sample; its readings and the gauges derived from them disappear.
 
 The origin of a reading is the telemetry tier that it needs: `basic` is plain NVML, `power` adds
-the board's draw, `profiling` is GPM (Hopper and later) or DCGM. `process_*` and `python_*` are
+the board's draw, `profiling` is GPM (Hopper and later) or DCGM. `process_*` are
 prometheus_client's own.
 """
 

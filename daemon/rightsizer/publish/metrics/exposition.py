@@ -9,8 +9,6 @@ from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
-    GCCollector,
-    PlatformCollector,
     ProcessCollector,
 )
 from prometheus_client.core import Metric
@@ -70,12 +68,12 @@ class Exposition:
         self._settings = settings or MetricsSettings()
         self._freshness = freshness or FreshnessSettings()
         self._wall_time = wall_time
-        self._collector = ReportCollector(self._settings.advice_limit)
+        self._collector = ReportCollector(
+            self._settings.advice_limit, details=self._settings.details
+        )
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self._collector)
         ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
         self._lock = threading.Lock()
         self._generation = _Generation()
 

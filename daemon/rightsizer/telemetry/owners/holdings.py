@@ -1,12 +1,54 @@
-"""How a device is shared among the workloads whose processes are on it."""
+"""How a device is shared among the workloads that run on it or were given it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
 
+from rightsizer.domain.device import Device
 from rightsizer.domain.reading import Process
 from rightsizer.domain.workload import Holding, Workload
-from rightsizer.telemetry.owners.owner import Owners
+from rightsizer.telemetry.owners.device_key import keys_of
+from rightsizer.telemetry.owners.owner import Allocations, Owners
+from rightsizer.telemetry.owners.ties import may_be_one, tied
 
-__all__ = ["holdings_of"]
+__all__ = ["holdings_of", "holdings_on", "split"]
+
+_NOTHING_GIVEN: Final[Allocations] = MappingProxyType({})
+
+
+def holdings_on(
+    device: Device,
+    processes: Sequence[Process] | None,
+    owners: Owners,
+    allocations: Allocations = _NOTHING_GIVEN,
+) -> tuple[Holding, ...]:
+    """Who runs on a device, and who was given it without running there.
+
+    Whoever runs there has his part by the memory of his processes. Processes that nobody knows,
+    as those outside of the agent's own process namespace, are taken for those of whoever was
+    given the device. Else a workload without a process has no part of a device that others use,
+    and an equal part of one that nobody does.
+
+    Args:
+        device: As the allocations may spell it in any way.
+        processes: Those on the device; `None` where nobody knows them, which is not none.
+        owners: Asked once for each process.
+        allocations: Whom every device was given to.
+    """
+    given = _given(device, allocations)
+    parts = _parts(processes or ())
+    running = tied([owners.workload_of(process.pid) for process in processes or ()], given)
+    held = _held(running, parts)
+    keys = {holding.workload.key for holding in held}
+    unseen = _merged(workload for workload in given if workload.key not in keys)
+    strangers = [part for workload, part in zip(running, parts, strict=True) if workload is None]
+    spare = sum(strangers) if processes else 1.0
+    for workload in unseen:
+        may_run = processes is None or bool(strangers)
+        may_run = may_run or any(may_be_one(one.workload, workload) for one in held)
+        held.append(Holding(workload, min(1.0, spare / len(unseen)), may_run))
+    return tuple(sorted(held, key=lambda holding: holding.workload.key))
 
 
 def holdings_of(processes: Sequence[Process], owners: Owners) -> tuple[Holding, ...]:
@@ -15,15 +57,53 @@ def holdings_of(processes: Sequence[Process], owners: Owners) -> tuple[Holding, 
     Equal parts for all processes where the memory of one of them is unknown or none has any.
     Processes that nobody owns keep their part, so the sum may stay below 1.
     """
+    running = [owners.workload_of(process.pid) for process in processes]
+    return tuple(_held(running, _parts(processes)))
+
+
+def split(value: float, holdings: Sequence[Holding]) -> Mapping[str, float]:
+    """A figure of a whole device, such as its power, by workload: to each its part.
+
+    What is nobody's stays nobody's; the parts never sum to more than the figure.
+    """
+    return {holding.workload.key: value * holding.share_ratio for holding in holdings}
+
+
+def _given(device: Device, allocations: Allocations) -> tuple[Workload, ...]:
+    found = (workload for key in keys_of(device) for workload in allocations.get(key, ()))
+    return tuple(dict.fromkeys(found))
+
+
+def _parts(processes: Sequence[Process]) -> list[float]:
+    """Each process's part of the device."""
     weights = [process.memory_used_bytes for process in processes]
-    if any(weight is None for weight in weights) or not sum(weight or 0 for weight in weights):
-        weights = [1] * len(processes)
     total = sum(weight or 0 for weight in weights)
+    if not total or None in weights:
+        return [1 / len(processes) for _ in processes]
+    return [(weight or 0) / total for weight in weights]
+
+
+def _held(running: Sequence[Workload | None], parts: Sequence[float]) -> list[Holding]:
     shares: dict[str, float] = {}
-    workloads: dict[str, Workload] = {}
-    for process, weight in zip(processes, weights, strict=True):
-        workload = owners.workload_of(process.pid)
+    for workload, part in zip(running, parts, strict=True):
         if workload is not None:
-            workloads[workload.key] = workload
-            shares[workload.key] = shares.get(workload.key, 0.0) + (weight or 0) / total
-    return tuple(Holding(workloads[key], min(1.0, share)) for key, share in sorted(shares.items()))
+            shares[workload.key] = shares.get(workload.key, 0.0) + part
+    workloads = _merged(workload for workload in running if workload is not None)
+    return [
+        Holding(workload, min(1.0, shares[workload.key]))
+        for workload in sorted(workloads, key=lambda workload: workload.key)
+    ]
+
+
+def _merged(workloads: Iterable[Workload]) -> tuple[Workload, ...]:
+    """One of each key; what two of them call differently, it leaves open."""
+    found: dict[str, Workload] = {}
+    for workload in workloads:
+        first = found.setdefault(workload.key, workload)
+        found[workload.key] = replace(
+            first,
+            pod=first.pod if first.pod == workload.pod else "",
+            container=first.container if first.container == workload.container else "",
+            step=first.step if first.step == workload.step else "",
+        )
+    return tuple(found.values())

@@ -1,41 +1,128 @@
 """The owners that this program knows how to ask, as one, with a memory."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self, runtime_checkable
 
+from rightsizer.domain.snapshot import CollectorOutcome
 from rightsizer.domain.workload import Workload
-from rightsizer.telemetry.owners.owner import Owners
+from rightsizer.telemetry.owners.containers import ContainerOwners
+from rightsizer.telemetry.owners.kubernetes import KubernetesOwners
+from rightsizer.telemetry.owners.owner import Allocations, Owners
+from rightsizer.telemetry.owners.process_files import ProcessFiles
+from rightsizer.telemetry.owners.roll import Roll
 from rightsizer.telemetry.owners.session import SessionOwners
+from rightsizer.telemetry.owners.settings import OwnerSettings
+from rightsizer.telemetry.owners.slurm import SlurmOwners
+from rightsizer.telemetry.owners.user import UserOwners
 
-__all__ = ["SOURCES", "KnownOwners"]
+__all__ = ["SOURCES", "KnownOwners", "NodePlaces"]
 
-SOURCES: Final[tuple[Callable[[Path], Owners], ...]] = (SessionOwners,)
-"""Each is made with the root of procfs; the first that knows a process names its workload."""
+
+@dataclass(frozen=True, slots=True)
+class NodePlaces:
+    """What the sources are made with."""
+
+    procfs: Path
+    sysfs: Path
+    settings: OwnerSettings
+    now: Callable[[], float]
+
+
+SOURCES: Final[tuple[tuple[str, Callable[[NodePlaces], Owners]], ...]] = (
+    ("kubernetes", lambda node: KubernetesOwners(node.procfs, node.settings, node.now)),
+    ("slurm", lambda node: SlurmOwners(node.procfs, node.sysfs, node.settings, node.now)),
+    ("container", lambda node: ContainerOwners(node.procfs, node.settings, node.now)),
+    ("user", lambda node: UserOwners(node.procfs)),
+    ("session", lambda node: SessionOwners(node.procfs)),
+)
+"""By name, in order of precedence; the first that knows a process names its workload."""
+
+
+@runtime_checkable
+class _Asking(Protocol):
+    """A source that asks others, on a thread of its own."""
+
+    def outcomes(self) -> Mapping[str, CollectorOutcome]:
+        """How its last attempts went."""
+
+    def close(self) -> None:
+        """Let the thread end."""
+
+
+@runtime_checkable
+class _Renaming(Protocol):
+    """A source whose answers may change by themselves."""
+
+    def generation(self) -> int:
+        """Grows when they have."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What was said of a process."""
+
+    until: float
+    start_ticks: int | None
+    generation: int
+    workload: Workload | None
 
 
 class KnownOwners:
-    """Asks its sources in turn and remembers what they said, also that they know nothing."""
+    """Asks its sources in turn and remembers what they said, also that they know nothing.
+
+    A PID that was given to another process is asked for anew. Everything here is for one thread.
+    """
 
     def __init__(
         self,
         sources: Sequence[Owners],
         *,
         time_to_live_seconds: float = 30.0,
+        workloads_maximum: int = 200,
+        start_ticks: Callable[[int], int | None] = lambda _: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Answers from memory for as long as `time_to_live_seconds`."""
+        """Answers from memory for as long as `time_to_live_seconds`.
+
+        Args:
+            sources: The first that knows a process names its workload.
+            time_to_live_seconds: How long an answer stands, also that nobody knows.
+            workloads_maximum: How many are named at once.
+            start_ticks: When a process began, to tell it from the next with its PID.
+            now: The monotonic clock.
+        """
         self._sources = tuple(sources)
+        self._asking = [source for source in sources if isinstance(source, _Asking)]
+        self._renaming = [source for source in sources if isinstance(source, _Renaming)]
         self._time_to_live_seconds = time_to_live_seconds
+        self._start_ticks = start_ticks
         self._now = now
-        self._known: dict[int, tuple[float, Workload | None]] = {}
+        self._known: dict[int, _Answer] = {}
         self._swept = now()
+        self._roll = Roll(workloads_maximum, time_to_live_seconds, now)
 
     @classmethod
-    def on_host(cls, procfs: Path) -> Self:
-        """All known sources of a host, reading its procfs."""
-        return cls([make(procfs) for make in SOURCES])
+    def on_host(
+        cls,
+        procfs: Path,
+        *,
+        sysfs: Path = Path("/sys"),
+        settings: OwnerSettings | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> Self:
+        """All the sources of a host that its settings allow."""
+        settings = settings or OwnerSettings()
+        node = NodePlaces(procfs, sysfs, settings, now)
+        return cls(
+            [make(node) for name, make in SOURCES if name in settings.sources],
+            time_to_live_seconds=settings.time_to_live_seconds,
+            workloads_maximum=settings.workloads_maximum,
+            start_ticks=ProcessFiles(procfs).start_ticks,
+            now=now,
+        )
 
     @property
     def remembered(self) -> int:
@@ -44,18 +131,46 @@ class KnownOwners:
 
     def workload_of(self, pid: int) -> Workload | None:
         """What the first source that knows the process says."""
-        now = self._now()
+        now, start_ticks, generation = self._now(), self._start_ticks(pid), self._generation()
         known = self._known.get(pid)
-        if known is not None and now < known[0]:
-            return known[1]
-        self._sweep(now)
-        answers = (source.workload_of(pid) for source in self._sources)
-        workload = next((answer for answer in answers if answer is not None), None)
-        self._known[pid] = (now + self._time_to_live_seconds, workload)
-        return workload
+        if (
+            known is None
+            or now >= known.until
+            or (known.start_ticks, known.generation) != (start_ticks, generation)
+        ):
+            self._sweep(now)
+            answers = (source.workload_of(pid) for source in self._sources)
+            workload = next((answer for answer in answers if answer is not None), None)
+            until = now + self._time_to_live_seconds
+            known = self._known[pid] = _Answer(until, start_ticks, generation, workload)
+        return self._roll.name(known.workload) if known.workload is not None else None
+
+    def allocations(self) -> Allocations:
+        """What all schedulers of the node have given away."""
+        found: dict[str, dict[Workload, None]] = {}
+        for source in self._sources:
+            for key, workloads in source.allocations().items():
+                named = found.setdefault(key, {})
+                named.update(dict.fromkeys(map(self._roll.name, workloads)))
+        return {key: tuple(workloads) for key, workloads in found.items()}
+
+    def collectors(self) -> Mapping[str, CollectorOutcome]:
+        """How each source that asks others fared last, by the name of whom it asks."""
+        outcomes: dict[str, CollectorOutcome] = {}
+        for source in self._asking:
+            outcomes |= source.outcomes()
+        return outcomes
+
+    def close(self) -> None:
+        """Let the sources' threads end; what hangs is left behind."""
+        for source in self._asking:
+            source.close()
+
+    def _generation(self) -> int:
+        return sum(source.generation() for source in self._renaming)
 
     def _sweep(self, now: float) -> None:
         """Forget processes that nobody asked for lately; most of them have ended."""
         if now - self._swept >= self._time_to_live_seconds:
             self._swept = now
-            self._known = {pid: known for pid, known in self._known.items() if now < known[0]}
+            self._known = {pid: known for pid, known in self._known.items() if now < known.until}

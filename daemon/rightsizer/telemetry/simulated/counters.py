@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Final
 
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -22,10 +22,22 @@ class Counters:
     pcie_transmit_bytes: float = 0.0
     nvlink_receive_bytes: float = 0.0
     nvlink_transmit_bytes: float = 0.0
+    power_violation_seconds: float = 0.0
+    """For how long the power limit held the clocks down."""
+    thermal_violation_seconds: float = 0.0
+    """For how long heat did, by software or hardware."""
+    hardware_thermal_seconds: float = 0.0
+    power_brake_seconds: float = 0.0
+
+    def since(self, earlier: "Counters") -> "Counters":
+        """What was added after an earlier reading."""
+        pairs = zip(astuple(self), astuple(earlier), strict=True)
+        return Counters(*(later - before for later, before in pairs))
 
 
-Rates = tuple[float, float, float, float, float]
-_NOTHING: Final[Rates] = (0.0, 0.0, 0.0, 0.0, 0.0)
+Rates = tuple[float, ...]
+"""Of the counters, in their order, per second; those that are left out stay 0."""
+_NOTHING: Final[Rates] = (0.0,) * len(fields(Counters))
 _CHECKPOINT_STEPS: Final = 360
 
 
@@ -55,10 +67,17 @@ class Integral:
         self._last = 0
         self._sums: Rates = _NOTHING
         self._checkpoints: list[Rates] = [_NOTHING]
+        self._answered: tuple[Nanoseconds, Counters] | None = None
         self._lock = threading.Lock()
 
     def at(self, time: Nanoseconds) -> Counters:
         """The counters at a time; all 0 before the start."""
+        answered = self._answered
+        if answered is None or answered[0] != time:
+            self._answered = answered = time, self._at(time)
+        return answered[1]
+
+    def _at(self, time: Nanoseconds) -> Counters:
         step, rest = divmod(max(0, time - self._start), self._step)
         with self._lock:
             sums = self._sum(step)
@@ -92,10 +111,7 @@ class Integral:
     def _added(self, sums: Rates, step: int) -> Rates:
         width = 0.5 * self._step / NANOSECONDS_PER_SECOND
         parts = zip(sums, self._rates_at(step), self._rates_at(step + 1), strict=True)
-        energy, received, transmitted, linked_in, linked_out = (
-            total + width * (first + second) for total, first, second in parts
-        )
-        return energy, received, transmitted, linked_in, linked_out
+        return tuple(total + width * (first + second) for total, first, second in parts)
 
     def _rates_at(self, step: int) -> Rates:
         return self._rates(self._start + step * self._step)

@@ -32,6 +32,13 @@ class Member:
     pids: tuple[int, ...]
     memory_bytes: float
 
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """Its processes, each with its part of the memory."""
+        each = int(self.memory_bytes / len(self.pids))
+        kind = self.task.process_kind
+        return tuple(Process(pid, each, kind) for pid in self.pids)
+
 
 class _Worker:
     """One task with its timetable and its noise."""
@@ -82,14 +89,6 @@ class Crew:
                 load = worker.load(phase, time)
                 members.append(Member(worker.task, phase, load, worker.pids(place), held))
         return tuple(members)
-
-    def processes(self, spot: Spot, time: Nanoseconds) -> tuple[Process, ...]:
-        """Their processes, each with its part of the memory."""
-        return tuple(
-            Process(pid, int(member.memory_bytes / len(member.pids)))
-            for member in self.members(spot, time)
-            for pid in member.pids
-        )
 
     def workload_of(self, pid: int) -> Workload | None:
         """Whose process it is."""

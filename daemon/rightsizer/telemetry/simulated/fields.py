@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, NoReturn, TypeVar
 
 from rightsizer.domain.errors import ScenarioError
+from rightsizer.domain.units import parse_duration
 from rightsizer.edge.yaml import Document
 
 __all__ = ["Fields"]
@@ -90,6 +91,25 @@ class Fields:
         if value != int(value):
             self.fail(f"is {value:g}; it must be a whole number", key)
         return int(value)
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """True or false."""
+        value = self.data.get(key, default)
+        if not isinstance(value, bool):
+            self.fail(f"must be true or false, not '{value}'", key)
+        return value
+
+    def duration(self, key: str, default: float | None, minimum: float = 0.0) -> float:
+        """Seconds of a duration like `10m`, or of a plain number; required without a default."""
+        value = self.data.get(key, default)
+        if isinstance(value, str):
+            try:
+                value = parse_duration(value)
+            except ValueError as error:
+                self.fail(str(error), key)
+        return Fields(self.document, self.path, {**self.data, key: value}).number(
+            key, None, minimum
+        )
 
     def pair(self, key: str, minimum: float, maximum: float) -> tuple[float, float]:
         """A number, or two: how something begins and how it ends."""

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from rightsizer.domain.fabric_port import FabricPort
 from rightsizer.domain.signal import Signal
+from rightsizer.domain.topology import Placement
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.telemetry.simulated.node import Node
 from rightsizer.telemetry.simulated.plan import Host
@@ -22,10 +24,22 @@ class ScenarioHost:
         """The whole node's signals."""
         return host_signals(self._node.host(self._time()))
 
-    def owner(self, pids: Sequence[int]) -> Mapping[Signal, float]:
+    def owner(
+        self,
+        pids: Sequence[int],
+        near: Placement | None = None,  # noqa: ARG002 - a scenario places no processes.
+    ) -> Mapping[Signal, float]:
         """The signals of the workload that the processes belong to; none where it is unknown."""
         host = self._node.owner_host(pids, self._time())
         return host_signals(host) if host is not None else {}
+
+    def ports(self) -> tuple[FabricPort, ...]:
+        """None: a scenario has no fabric."""
+        return ()
+
+    def device(self, near: Placement | None) -> Mapping[Signal, float]:  # noqa: ARG002 - no fabric.
+        """Nothing, without ports."""
+        return {}
 
 
 def host_signals(host: Host) -> dict[Signal, float]:

@@ -14,14 +14,24 @@ from rightsizer.telemetry.simulated.activity import Load
 from rightsizer.telemetry.simulated.families import Family, family_of
 
 __all__ = [
+    "HIGHEST_CELSIUS",
+    "SHUTDOWN_CELSIUS",
+    "SLOWDOWN_CELSIUS",
     "BoardState",
     "Electrical",
     "Surroundings",
     "demand_ratio",
+    "lowest_limit_watts",
     "nvlink_is_up",
     "settle",
     "surroundings_of",
 ]
+
+HIGHEST_CELSIUS: Final = 87
+"""From here on the driver lowers the clocks, so that it gets no hotter."""
+SLOWDOWN_CELSIUS: Final = 89
+"""From here on the hardware does."""
+SHUTDOWN_CELSIUS: Final = 92
 
 _CONTEXT: Final = 0.05
 _RESIDENT: Final = 0.06
@@ -40,8 +50,8 @@ _CLOCK_EXPONENT: Final = 2.0
 _LOWEST_CLOCK: Final = 0.15
 _DEFAULT_CLOCK_HERTZ: Final = 1.5e9
 _RISE_AT_LIMIT_CELSIUS: Final = 42.0
-_SLOWDOWN_CELSIUS: Final = 87.0
 _MEMORY_RISE_CELSIUS: Final = 8.0
+_LOWEST_LIMIT_RATIO: Final = 0.3
 _LINKED_FORMS: Final = ("SXM", "NVL", "Superchip")
 
 
@@ -58,6 +68,14 @@ class Surroundings:
     ambient_celsius: float
     pcie_generation: int
     pcie_width: int
+    idle_pcie_generation: int | None = None
+    """Where an idle board trains its link down, though its kind does not."""
+    clock_ceiling_ratio: float = 1.0
+    """Of the highest SM clock; below 1 where something holds it down."""
+    ceiling_reasons: int = 0
+    """What the driver says of that ceiling."""
+    nvlinks_up_ratio: float = 1.0
+    """Of the links that the board has up in good health."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +144,11 @@ def nvlink_is_up(board: Board) -> bool:
     return bool(board.nvlink_bytes_per_second) and board.form_factor.startswith(_LINKED_FORMS)
 
 
+def lowest_limit_watts(board: Board) -> float:
+    """The lowest power limit that the board accepts, in whole watts."""
+    return float(round(_LOWEST_LIMIT_RATIO * board.power_limit_watts))
+
+
 def settle(around: Surroundings, load: Load, *, has_context: bool) -> Electrical:
     """The power, clocks and temperature that a load leads to.
 
@@ -143,6 +166,7 @@ def settle(around: Surroundings, load: Load, *, has_context: bool) -> Electrical
         clock, power, capped = _cap(around, load)
         reasons |= capped
     asleep = around.family.sleeps and not awake
+    rests = not awake and around.idle_pcie_generation is not None
     temperature = around.ambient_celsius + _rise_per_watt(around) * power
     return Electrical(
         power_watts=power,
@@ -152,9 +176,16 @@ def settle(around: Surroundings, load: Load, *, has_context: bool) -> Electrical
         performance_state=8 if asleep else 0,
         temperature_celsius=temperature,
         memory_temperature_celsius=temperature + _MEMORY_RISE_CELSIUS * (0.3 + load.dram_active),
-        pcie_generation=1 if asleep else around.pcie_generation,
+        pcie_generation=_generation(around, asleep=asleep, rests=rests),
         pcie_width=around.pcie_width,
     )
+
+
+def _generation(around: Surroundings, *, asleep: bool, rests: bool) -> int:
+    if asleep:
+        return 1
+    lowest = around.idle_pcie_generation if rests else None
+    return min(around.pcie_generation, lowest or around.pcie_generation)
 
 
 def demand_ratio(load: Load) -> float:
@@ -178,10 +209,12 @@ def _cap(around: Surroundings, load: Load) -> tuple[float, float, int]:
     span = around.board.power_limit_watts - around.idle_watts
     fixed = around.idle_watts + _CONTEXT * span
     dynamic = demand_ratio(load) * around.family.drive * span
-    cool = (_SLOWDOWN_CELSIUS - around.ambient_celsius) / _rise_per_watt(around)
+    cool = (HIGHEST_CELSIUS - around.ambient_celsius) / _rise_per_watt(around)
     allowed = min(around.power_limit_watts, cool)
-    if fixed + dynamic <= allowed:
-        return 1.0, fixed + dynamic, 0
+    ceiling = around.clock_ceiling_ratio
+    draw = fixed + dynamic * ceiling**_CLOCK_EXPONENT
+    if draw <= allowed:
+        return ceiling, draw, around.ceiling_reasons if ceiling < 1.0 else 0
     reason = (
         ClockEvent.SW_THERMAL_SLOWDOWN
         if cool < around.power_limit_watts
@@ -189,7 +222,7 @@ def _cap(around: Surroundings, load: Load) -> tuple[float, float, int]:
     )
     room = max(0.0, allowed - fixed) / dynamic if dynamic > 0.0 else 0.0
     clock = max(_LOWEST_CLOCK, room ** (1.0 / _CLOCK_EXPONENT))
-    return clock, max(around.idle_watts, allowed), reason
+    return min(clock, ceiling), max(around.idle_watts, allowed), reason
 
 
 def _rise_per_watt(around: Surroundings) -> float:

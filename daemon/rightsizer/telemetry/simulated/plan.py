@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.domain.reading import ProcessKind
 from rightsizer.domain.state import Condition, State
 from rightsizer.domain.workload import Workload
 from rightsizer.telemetry.simulated.activity import Activity
+from rightsizer.telemetry.simulated.fault import Fault, Recut
 from rightsizer.telemetry.simulated.shapes import Shape
+from rightsizer.telemetry.simulated.window import Window
 
 __all__ = ["DAY_SECONDS", "Host", "MemoryPlan", "Phase", "Scenario", "Slot", "Spot", "Task"]
 
@@ -26,6 +29,25 @@ class Slot:
     ambient_celsius: float = 28.0
     pcie_generation: int | None = None
     pcie_width: int | None = None
+    is_persistent: bool = True
+    """Whether the driver keeps the GPU awake while nobody asks."""
+    recuts: tuple[tuple[Window, Recut], ...] = ()
+    """Other ways that it is cut at times."""
+
+    def profile(self, instance: int | None) -> MigProfile | None:
+        """The profile of an instance by its number; `None` for the whole GPU."""
+        return None if instance is None else self.all_profiles[instance]
+
+    @property
+    def all_profiles(self) -> tuple[MigProfile, ...]:
+        """Of all instances that it ever has, by their numbers."""
+        later = (profile for _, recut in self.recuts for profile in recut.profiles)
+        return (*self.profiles, *later)
+
+    @property
+    def is_ever_whole(self) -> bool:
+        """Whether there are times without instances."""
+        return not self.profiles or any(not recut.profiles for _, recut in self.recuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +112,7 @@ class Task:
     """Of the host, its quota."""
     shape: Shape
     phases: tuple[Phase, ...]
+    process_kind: ProcessKind = ProcessKind.COMPUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +126,4 @@ class Scenario:
     cores: float
     """Of the host."""
     driver_version: str = "580.95.05"
+    faults: tuple[Fault, ...] = ()

@@ -6,6 +6,7 @@ from typing import Final
 from rightsizer.domain.pcie import link_bytes_per_second
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.simulated.activity import IDLE, Load
+from rightsizer.telemetry.simulated.course import Course
 from rightsizer.telemetry.simulated.crew import Crew, Member
 from rightsizer.telemetry.simulated.memory import instance_memory_bytes, reserved_memory_bytes
 from rightsizer.telemetry.simulated.noise import channel, jitter
@@ -31,47 +32,54 @@ _DRIVER_BYTES: Final = 2 * 2**20
 class Rig:
     """A GPU of the node at work."""
 
-    def __init__(self, seed: int, slot: Slot, around: Surroundings, crew: Crew) -> None:
+    def __init__(self, seed: int, slot: Slot, course: Course, crew: Crew) -> None:
         """The GPU in a slot, with the workloads of its node."""
         self._slot = slot
-        self._around = around
+        self._course = course
         self._crew = crew
         self._whole = Spot(slot.index)
-        self._spots = tuple(Spot(slot.index, n) for n in range(len(slot.profiles)))
-        self._shares = tuple(profile.compute_share for profile in slot.profiles)
+        self._profiles = slot.all_profiles
+        self._last: dict[Spot, tuple[Nanoseconds, tuple[Member, ...]]] = {}
         self._sensors = channel(seed, "sensors", slot.index)
+        parts = (Spot(slot.index, number) for number in range(len(self._profiles)))
         self._noise = {
-            spot: channel(seed, "load", slot.index, spot.instance)
-            for spot in (self._whole, *self._spots)
+            spot: channel(seed, "load", slot.index, spot.instance) for spot in (self._whole, *parts)
         }
+
+    def members(self, spot: Spot, time: Nanoseconds) -> tuple[Member, ...]:
+        """Who is at work on the GPU or an instance; nobody while there is no such instance."""
+        last = self._last.get(spot)
+        if last is not None and last[0] == time:
+            return last[1]
+        found = self._crew.members(spot, time) if self._course.holds(spot, time) else ()
+        self._last[spot] = time, found
+        return found
 
     def state(self, spot: Spot, time: Nanoseconds) -> BoardState:
         """What can be read of the GPU, or of one of its instances."""
-        members = self._crew.members(spot, time)
-        load = _sum(members)
-        board_load, has_context = load, bool(members)
-        if self._spots:
-            board_load, has_context = self._board_load(time)
-        electrical = self._measured(settle(self._around, board_load, has_context=has_context), time)
-        if spot.instance is None:
-            load = board_load
+        around, parts = self._course.around(time), self._course.spots(time)
+        members = self.members(spot, time)
+        load = board_load = _sum(members)
+        has_context = bool(members)
+        if parts:
+            found = [self.members(part, time) for part in parts]
+            board_load, has_context = self._board_load(parts, found)
+        if parts and spot.instance is None:
+            load, members = board_load, tuple(member for each in found for member in each)
+        electrical = settle(around, board_load, has_context=has_context)
+        electrical = self._measured(around, electrical, time)
         held = sum(member.memory_bytes for member in members)
-        if spot.instance is None and self._spots:
-            held = sum(
-                member.memory_bytes
-                for part in self._spots
-                for member in self._crew.members(part, time)
-            )
-        return self._assembled(spot, self._observed(spot, load, time), electrical, held)
+        return self._assembled(around, spot, self._observed(spot, load, time), electrical, held)
 
-    def _board_load(self, time: Nanoseconds) -> tuple[Load, bool]:
-        parts = [self._crew.members(spot, time) for spot in self._spots]
-        load = Load.total(
-            (_sum(members), share) for members, share in zip(parts, self._shares, strict=True)
-        )
+    def _board_load(
+        self, parts: tuple[Spot, ...], members: list[tuple[Member, ...]]
+    ) -> tuple[Load, bool]:
+        shares = [self._profiles[spot.instance or 0].compute_share for spot in parts]
+        sums = [_sum(found) for found in members]
+        load = Load.total(zip(sums, shares, strict=True))
         # The clock looks at whether anything runs, not at how much of the GPU it runs on.
-        busy = max((_sum(members).gpu_busy for members in parts), default=0.0)
-        return replace(load, gpu_busy=busy), any(parts)
+        busy = max((found.gpu_busy for found in sums), default=0.0)
+        return replace(load, gpu_busy=busy), any(members)
 
     def _observed(self, spot: Spot, load: Load, time: Nanoseconds) -> Load:
         if load.gpu_busy == 0.0 and load.engines == 0.0:
@@ -86,9 +94,9 @@ class Rig:
         ]
         return Load(*seen, *values[len(errors) :])
 
-    def _measured(self, true: Electrical, time: Nanoseconds) -> Electrical:
+    def _measured(self, around: Surroundings, true: Electrical, time: Nanoseconds) -> Electrical:
         power, heat, clock, _ = jitter(self._sensors, time // _SENSOR_STEP)
-        top = self._around.sm_clock_maximum_hertz
+        top = around.sm_clock_maximum_hertz
         # The clock moves in steps of 15 MHz and is read exactly; only a capped one hunts.
         hertz = true.sm_clock_hertz
         if hertz < top and true.clock_event_reasons & ~1:
@@ -106,15 +114,22 @@ class Rig:
         )
 
     def _assembled(
-        self, spot: Spot, load: Load, electrical: Electrical, held_bytes: float
+        self,
+        around: Surroundings,
+        spot: Spot,
+        load: Load,
+        electrical: Electrical,
+        held_bytes: float,
     ) -> BoardState:
         board = self._slot.board
-        profile = None if spot.instance is None else self._slot.profiles[spot.instance]
+        profile = self._slot.profile(spot.instance)
         link = link_bytes_per_second(electrical.pcie_generation, electrical.pcie_width) or 0.0
-        nvlink = board.nvlink_bytes_per_second if nvlink_is_up(board) else 0.0
-        idle_reads = (
-            self._around.family.idle_memory_controller_busy if electrical.performance_state else 0.0
-        )
+        nvlink = board.nvlink_bytes_per_second * around.nvlinks_up_ratio
+        if not nvlink_is_up(board):
+            nvlink = 0.0
+        idle_reads = around.family.idle_memory_controller_busy
+        if not electrical.performance_state:
+            idle_reads = 0.0
         return BoardState(
             load=load,
             electrical=electrical,

@@ -10,6 +10,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.domain.errors import ScenarioError
 from rightsizer.edge.yaml import Document, YamlError, load_yaml
 from rightsizer.telemetry.simulated.activity import Activity
+from rightsizer.telemetry.simulated.faults import read_faults
 from rightsizer.telemetry.simulated.fields import Fields
 from rightsizer.telemetry.simulated.plan import Scenario
 from rightsizer.telemetry.simulated.slots import read_slots
@@ -44,10 +45,15 @@ def load_scenario(name_or_path: str, catalogue: Catalogue) -> Scenario:
     document = _document(name_or_path)
     activities = _activities(Fields.root(_packaged(_ACTIVITIES)), {})
     top = Fields.root(document)
-    top.only(("name", "seed", "cores", "driver_version", "activities", "boards", "workloads"))
+    top.only(
+        (
+            *("name", "seed", "cores", "driver_version", "activities", "boards", "workloads"),
+            "faults",
+        )
+    )
     if top.has("activities"):
         activities = _activities(top.child("activities"), activities)
-    slots = read_slots(top, catalogue)
+    slots, faults = read_faults(top, read_slots(top, catalogue))
     return Scenario(
         name=top.text("name"),
         seed=top.integer("seed", 1, 0, 2**31),
@@ -55,6 +61,7 @@ def load_scenario(name_or_path: str, catalogue: Catalogue) -> Scenario:
         tasks=tuple(read_task(entry, slots, activities) for entry in top.children("workloads")),
         cores=top.number("cores", 112.0, 1.0, 4096.0),
         driver_version=top.text("driver_version", "580.95.05"),
+        faults=faults,
     )
 
 

@@ -6,9 +6,10 @@ from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.domain.errors import UsageError
 from rightsizer.telemetry.simulated.fields import Fields
+from rightsizer.telemetry.simulated.physics import lowest_limit_watts
 from rightsizer.telemetry.simulated.plan import Slot
 
-__all__ = ["read_slots"]
+__all__ = ["read_profiles", "read_slots"]
 
 _MOST_GPUS: Final = 64
 
@@ -33,7 +34,7 @@ def _slot(entry: Fields, catalogue: Catalogue, first: int) -> list[Slot]:
     entry.only(
         (
             *("board", "count", "mig", "power_limit_watts", "ambient_celsius"),
-            *("pcie_generation", "pcie_width"),
+            *("pcie_generation", "pcie_width", "persistence"),
         )
     )
     try:
@@ -41,13 +42,11 @@ def _slot(entry: Fields, catalogue: Catalogue, first: int) -> list[Slot]:
     except UsageError as error:
         entry.fail(str(error), "board")
     limit = (
-        entry.number(
-            "power_limit_watts", None, 0.3 * board.power_limit_watts, board.power_limit_watts
-        )
+        entry.number("power_limit_watts", None, lowest_limit_watts(board), board.power_limit_watts)
         if entry.has("power_limit_watts")
         else None
     )
-    profiles = _profiles(entry, board)
+    profiles = read_profiles(entry, "mig", board)
     return [
         Slot(
             index=first + offset,
@@ -59,23 +58,29 @@ def _slot(entry: Fields, catalogue: Catalogue, first: int) -> list[Slot]:
                 "pcie_generation", board.pcie_generation, 1, board.pcie_generation
             ),
             pcie_width=entry.integer("pcie_width", board.pcie_width, 1, board.pcie_width),
+            is_persistent=entry.flag("persistence", default=True),
         )
         for offset in range(entry.integer("count", 1, 1, _MOST_GPUS))
     ]
 
 
-def _profiles(entry: Fields, board: Board) -> tuple[MigProfile, ...]:
+def read_profiles(entry: Fields, key: str, board: Board) -> tuple[MigProfile, ...]:
+    """The MIG profiles that a key names.
+
+    Raises:
+        ScenarioError: the board has none of that name, or not room for all.
+    """
     by_name = {profile.name: profile for profile in board.mig_profiles}
     chosen: list[MigProfile] = []
-    for name in entry.sequence("mig"):
+    for name in entry.sequence(key):
         if name not in by_name:
             known = ", ".join(by_name) or "none: it has no MIG"
-            entry.fail(f"'{name}' is not a MIG profile of {board.key}; known: {known}", "mig")
+            entry.fail(f"'{name}' is not a MIG profile of {board.key}; known: {known}", key)
         chosen.append(by_name[name])
     for what, total in (
         ("compute", sum(profile.compute_share for profile in chosen)),
         ("memory", sum(profile.memory_share for profile in chosen)),
     ):
         if total > 1.0 + 1e-9:
-            entry.fail(f"the profiles take {total:.0%} of the {what}; remove some", "mig")
+            entry.fail(f"the profiles take {total:.0%} of the {what}; remove some", key)
     return tuple(chosen)

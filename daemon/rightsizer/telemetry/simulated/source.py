@@ -1,18 +1,25 @@
 """Snapshots straight from the model, for spans that are too long to pass through a driver."""
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.domain.device import Device
 from rightsizer.domain.reading import Reading
-from rightsizer.domain.snapshot import CollectorOutcome, Snapshot
+from rightsizer.domain.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.workload import Holding
+from rightsizer.domain.xid import XidLog
 from rightsizer.telemetry.owners.holdings import holdings_of
 from rightsizer.telemetry.simulated.counters import STEP
 from rightsizer.telemetry.simulated.host import host_signals
-from rightsizer.telemetry.simulated.node import Node
+from rightsizer.telemetry.simulated.node import Node, Unit
+from rightsizer.telemetry.simulated.owners import ScenarioOwners
 from rightsizer.telemetry.simulated.plan import Scenario
 from rightsizer.telemetry.simulated.readings import Reader
+from rightsizer.telemetry.simulated.silence import silence_of
 
 __all__ = ["DEFAULT_START", "SimulatedSource"]
 
@@ -43,13 +50,20 @@ class SimulatedSource:
         """
         self.name = f"simulated ({scenario.name})"
         self._next = DEFAULT_START if start is None else start
+        self._heard_until = self._next - 1
         self._interval = interval
         self._end = None if duration is None else self._next + duration
         self._node = Node(scenario, catalogue, self._next, counter_step=max(STEP, interval))
-        self._devices = self._node.devices
-        self._readers = [
-            Reader(self._node, self._node.unit(device.uuid)) for device in self._devices
-        ]
+        self._owners = ScenarioOwners(self._node)
+        self._usual = self._node.devices
+        self._readers = {
+            unit.device.uuid: Reader(self._node, unit)
+            for gpu in self._node.units
+            for unit in (gpu, *gpu.instances)
+        }
+        self._seen: set[str] = set()
+        """GPUs that were there."""
+        self._xids: dict[str, XidLog] = {}
 
     @property
     def node(self) -> Node:
@@ -62,23 +76,73 @@ class SimulatedSource:
         if self._end is not None and time >= self._end:
             return None
         self._next = time + self._interval
+        devices = self._devices(time)
+        down = self._silent(devices, time)
         readings = {
-            reading.uuid: reading for reading in (reader.read(time) for reader in self._readers)
+            device.uuid: self._readers[device.uuid].read(time)
+            for device in devices
+            if device.uuid not in down
         }
         holdings = {uuid: self._holdings(reading) for uuid, reading in readings.items()}
+        away = self._node.unload(time)
         return Snapshot(
             wall_time=time,
             time=time,
             interval=self._interval,
-            devices=self._devices,
+            devices=devices,
             readings=readings,
+            down=down,
             host=host_signals(self._node.host(time)),
             holdings={uuid: held for uuid, held in holdings.items() if held},
             collectors={"simulated": CollectorOutcome(success=True, duration_seconds=0.0)},
+            xids=self._listen(time),
+            driver={"driver_version": self._node.scenario.driver_version},
+            trouble=None if away is None else "the driver is not loaded",
         )
 
     def close(self) -> None:
         """Nothing is held."""
 
+    def _devices(self, time: Nanoseconds) -> tuple[Device, ...]:
+        if not self._node.has_faults:
+            return self._usual
+        present = {gpu.device.uuid: gpu for gpu in self._node.present(time)}
+        self._seen |= present.keys()
+        # One that was there stays listed: the live source calls it lost.
+        listed = [
+            present.get(gpu.device.uuid, replace(gpu, instances=()))
+            for gpu in self._node.units
+            if gpu.device.uuid in self._seen
+        ]
+        return tuple(unit.device for gpu in listed for unit in (gpu, *gpu.instances))
+
+    def _silent(self, devices: tuple[Device, ...], time: Nanoseconds) -> Mapping[str, Down]:
+        if not self._node.has_faults:
+            return {}
+        reasons = {
+            device.uuid: silence_of(self._node, self._node.unit(device.uuid), time)
+            for device in devices
+        }
+        return {uuid: down for uuid, down in reasons.items() if down is not None}
+
+    def _listen(self, time: Nanoseconds) -> Mapping[str, XidLog]:
+        """What the driver has reported so far."""
+        if not self._node.has_faults:
+            return {}
+        after, self._heard_until = self._heard_until, time
+        if self._node.unload(time) is None:
+            for gpu in self._node.units:
+                self._hear(gpu, after, time)
+        return dict(self._xids)
+
+    def _hear(self, gpu: Unit, after: Nanoseconds, until: Nanoseconds) -> None:
+        heard = self._node.course(gpu).xids(after, until)
+        if heard:
+            before = self._xids.get(gpu.device.uuid)
+            counts = Counter(dict(before.counts) if before else {})
+            counts.update(code for _, code in heard)
+            last_time, last = heard[-1]
+            self._xids[gpu.device.uuid] = XidLog(dict(counts), last, last_time)
+
     def _holdings(self, reading: Reading) -> tuple[Holding, ...]:
-        return holdings_of(reading.processes or (), self._node)
+        return holdings_of(reading.processes or (), self._owners)

@@ -5,6 +5,7 @@ from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from typing import Final
 
+from rightsizer.domain.reading import ProcessKind
 from rightsizer.domain.state import Condition, State
 from rightsizer.domain.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 from rightsizer.telemetry.simulated.activity import Activity
@@ -38,7 +39,7 @@ def read_task(entry: Fields, slots: tuple[Slot, ...], activities: Mapping[str, A
         (
             *("name", "kind", "class", "allocator", "namespace", "pod", "gpus", "instances"),
             *("start", "stop", "memory_gib", "memory_ratio", "processes", "cores", "load"),
-            "phases",
+            *("phases", "process_kind"),
         )
     )
     name, kind = entry.text("name"), entry.word("kind", WorkloadKind, WorkloadKind.SIMULATED)
@@ -62,6 +63,7 @@ def read_task(entry: Fields, slots: tuple[Slot, ...], activities: Mapping[str, A
         cores=entry.number("cores", 8.0, 0.1, 1024.0),
         shape=_shape(entry.child("load")),
         phases=_phases(entry, activities, alone=_alone(slots, spots)),
+        process_kind=entry.word("process_kind", ProcessKind, ProcessKind.COMPUTE),
     )
 
 
@@ -76,15 +78,15 @@ def _spots(entry: Fields, slots: tuple[Slot, ...]) -> tuple[Spot, ...]:
     spots: list[Spot] = []
     for gpu in entry.sequence("gpus"):
         slot = _gpu(entry, "gpus", gpu, slots)
-        if slot.profiles:
+        if not slot.is_ever_whole:
             entry.fail(f"GPU {gpu} is cut into MIG instances; hold them by 'instances'", "gpus")
         spots.append(Spot(slot.index))
     for text in entry.sequence("instances"):
         gpu, _, instance = str(text).partition("/")
         slot = _gpu(entry, "instances", int(gpu) if gpu.isdigit() else text, slots)
-        if not instance.isdigit() or int(instance) >= len(slot.profiles):
+        if not instance.isdigit() or int(instance) >= len(slot.all_profiles):
             entry.fail(
-                f"'{text}' is not an instance; GPU {slot.index} has {len(slot.profiles)}, "
+                f"'{text}' is not an instance; GPU {slot.index} has {len(slot.all_profiles)}, "
                 f"write the first as '{slot.index}/0'",
                 "instances",
             )
@@ -101,7 +103,7 @@ def _gpu(entry: Fields, key: str, gpu: object, slots: tuple[Slot, ...]) -> Slot:
 
 
 def _memory(entry: Fields, slot: Slot, spot: Spot) -> MemoryPlan:
-    profile = None if spot.instance is None else slot.profiles[spot.instance]
+    profile = slot.profile(spot.instance)
     total = instance_memory_bytes(slot.board, profile)
     most = total - reserved_memory_bytes(slot.board, profile)
     if entry.has("memory_gib") == entry.has("memory_ratio"):

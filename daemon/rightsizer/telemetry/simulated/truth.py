@@ -34,6 +34,8 @@ def truth_of(
             conditions.add(Condition.POWER_THROTTLED)
         if state.electrical.clock_event_reasons & ClockEvent.SW_THERMAL_SLOWDOWN:
             conditions.add(Condition.THERMAL_THROTTLED)
+        if state.electrical.clock_event_reasons & ClockEvent.HW_SLOWDOWN:
+            conditions.add(Condition.HARDWARE_SLOWDOWN)
     if not members:
         return State.IDLE_EMPTY, frozenset(conditions)
     grows = any(member.task.workload.allocator is not Allocator.PREALLOCATING for member in members)

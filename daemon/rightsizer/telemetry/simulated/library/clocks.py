@@ -3,16 +3,22 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from rightsizer.telemetry.simulated.library.calls import Code, Refusal, number, put
+from rightsizer.domain.units import nanoseconds
+from rightsizer.telemetry.simulated.feature import Feature
+from rightsizer.telemetry.simulated.library.calls import Code, Refusal, number, out, put
 from rightsizer.telemetry.simulated.library.driver import Driver, Handle
 
-__all__ = ["CLOCKS"]
+__all__ = ["CLOCKS", "VIDEO_RATIO", "violation_nanoseconds"]
 
 _GRAPHICS, _SM, _MEMORY, _VIDEO = range(4)
-_VIDEO_RATIO: Final = 0.9
+VIDEO_RATIO: Final = 0.9
 """The video engines' clock, of the graphics clock."""
 _SUPPORTED_REASONS: Final = 0x1FF
 _CURRENT: Final = 0
+_BY_POWER, _BY_HEAT = range(2)
+_BELOW_APPLICATION, _BELOW_BASE = 10, 11
+_POLICIES: Final = frozenset({*range(6), _BELOW_APPLICATION, _BELOW_BASE})
+"""Power, heat, synchronous boost, board limit, low utilization, reliability, and all together."""
 
 
 def _megahertz(hertz: float) -> int:
@@ -24,7 +30,7 @@ def _by_kind(kind: Any, graphics_hertz: float, memory_hertz: float) -> int:
         _GRAPHICS: graphics_hertz,
         _SM: graphics_hertz,
         _MEMORY: memory_hertz,
-        _VIDEO: _VIDEO_RATIO * graphics_hertz,
+        _VIDEO: VIDEO_RATIO * graphics_hertz,
     }
     try:
         return _megahertz(clocks[number(kind)])
@@ -43,6 +49,11 @@ def _maximum(driver: Driver, device: Handle, kind: Any, megahertz: Any) -> None:
     around = device.unit.around
     top, memory = around.sm_clock_maximum_hertz, around.family.memory_clock_hertz
     put(megahertz, _by_kind(kind, top, memory))
+
+
+def _application(driver: Driver, device: Handle, kind: Any, megahertz: Any) -> None:
+    device.need(Feature.APPLICATION_CLOCKS)
+    _maximum(driver, device, kind, megahertz)
 
 
 def _by_identifier(
@@ -87,12 +98,29 @@ def _supported_reasons(driver: Driver, device: Handle, reasons: Any) -> None:
     put(reasons, _SUPPORTED_REASONS)
 
 
+def _violation(driver: Driver, device: Handle, policy: Any, time: Any) -> None:
+    wanted = number(policy)
+    if wanted not in _POLICIES:
+        raise Refusal(Code.INVALID_ARGUMENT)
+    target = out(time)
+    target.referenceTime = driver.microseconds() * 1000
+    target.violationTime = violation_nanoseconds(device, wanted)
+
+
+def violation_nanoseconds(device: Handle, policy: int) -> int:
+    """For how long a policy held the clocks down since the driver was loaded."""
+    counters = device.counters
+    power, heat = counters.power_violation_seconds, counters.thermal_violation_seconds
+    held = {_BY_POWER: power, _BY_HEAT: heat, _BELOW_APPLICATION: max(power, heat)}
+    return nanoseconds(held.get(policy, 0.0))
+
+
 CLOCKS: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlDeviceGetClockInfo": _current,
     "nvmlDeviceGetMaxClockInfo": _maximum,
     "nvmlDeviceGetClock": _by_identifier,
-    "nvmlDeviceGetApplicationsClock": _maximum,
-    "nvmlDeviceGetDefaultApplicationsClock": _maximum,
+    "nvmlDeviceGetApplicationsClock": _application,
+    "nvmlDeviceGetDefaultApplicationsClock": _application,
     "nvmlDeviceGetMaxCustomerBoostClock": _maximum,
     "nvmlDeviceGetSupportedMemoryClocks": _memory_clocks,
     "nvmlDeviceGetSupportedGraphicsClocks": _graphics_clocks,
@@ -100,4 +128,5 @@ CLOCKS: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlDeviceGetCurrentClocksEventReasons": _reasons,
     "nvmlDeviceGetSupportedClocksThrottleReasons": _supported_reasons,
     "nvmlDeviceGetSupportedClocksEventReasons": _supported_reasons,
+    "nvmlDeviceGetViolationStatus": _violation,
 }

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.telemetry.simulated.counters import Counters
 from rightsizer.telemetry.simulated.library.calls import (
     Code,
     Refusal,
@@ -14,10 +13,10 @@ from rightsizer.telemetry.simulated.library.calls import (
     write_pointer,
 )
 from rightsizer.telemetry.simulated.library.faults import Faults
+from rightsizer.telemetry.simulated.library.handle import Handle
 from rightsizer.telemetry.simulated.library.lent import Lent
-from rightsizer.telemetry.simulated.library.support import Support, support_of
-from rightsizer.telemetry.simulated.node import Node, Unit
-from rightsizer.telemetry.simulated.physics import BoardState
+from rightsizer.telemetry.simulated.library.listener import Listener
+from rightsizer.telemetry.simulated.node import Node
 
 __all__ = ["REFRESH", "Driver", "Handle", "Sample"]
 
@@ -26,7 +25,6 @@ REFRESH: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
 
 _FIRST_ADDRESS: Final = 0x7F00_0000_0000
 _GPU_STRIDE: Final = 0x10000
-_INSTANCE_STRIDE: Final = 0x100
 _FIRST_SAMPLE: Final = 0x7E00_0000_0000
 _FIRST_EVENT_SET: Final = 0x7D00_0000_0000
 
@@ -39,52 +37,6 @@ class Sample:
     time: Nanoseconds
 
 
-class Handle:
-    """A device as the library's functions see it."""
-
-    __slots__ = ("_driver", "address", "instances", "parent", "support", "unit", "uuid")
-
-    def __init__(self, driver: "Driver", unit: Unit, address: int, parent: "Handle | None") -> None:
-        """A device at an address."""
-        self._driver = driver
-        self.unit = unit
-        self.uuid = unit.device.uuid
-        self.address = address
-        self.parent = parent or self
-        self.support: Support = support_of(unit.slot.board)
-        self.instances: tuple[Handle, ...] = tuple(
-            Handle(driver, instance, address + (number + 1) * _INSTANCE_STRIDE, self)
-            for number, instance in enumerate(unit.instances)
-        )
-
-    @property
-    def state(self) -> BoardState:
-        """What is true of the device now."""
-        return self._driver.node.state(self.uuid, self._driver.now())
-
-    @property
-    def counters(self) -> Counters:
-        """What the GPU has used and moved until now."""
-        return self._driver.node.counters(self.uuid, self._driver.now())
-
-    def need(self, condition: object) -> None:
-        """Answer that something is not supported unless it is.
-
-        Raises:
-            Refusal: the condition does not hold.
-        """
-        if not condition:
-            raise Refusal(Code.NOT_SUPPORTED)
-
-    def need_whole(self) -> None:
-        """Answer that a reading is not supported while the GPU is cut into instances.
-
-        Raises:
-            Refusal: it is.
-        """
-        self.need(not self.instances)
-
-
 class Driver:
     """The state of a loaded library."""
 
@@ -94,14 +46,18 @@ class Driver:
         self.faults = faults
         self._time = time
         self.references = 0
+        self._started_at: Nanoseconds = 0
+        self.has_faults = node.has_faults
         self.samples: Lent[Sample] = Lent(_FIRST_SAMPLE)
-        self.event_sets: Lent[set[str]] = Lent(_FIRST_EVENT_SET)
+        self.event_sets: Lent[Listener] = Lent(_FIRST_EVENT_SET)
+        self.streaming: set[str] = set()
+        """GPUs whose profiling counters run all the time."""
         self.gpus = tuple(
-            Handle(self, unit, _FIRST_ADDRESS + number * _GPU_STRIDE, None)
+            Handle(node, self.now, unit, _FIRST_ADDRESS + number * _GPU_STRIDE, None)
             for number, unit in enumerate(node.units)
         )
         self._handles = {
-            handle.address: handle for gpu in self.gpus for handle in (gpu, *gpu.instances)
+            handle.address: handle for gpu in self.gpus for handle in (gpu, *gpu.parts)
         }
         self._by_uuid = {handle.uuid: handle for handle in self._handles.values()}
 
@@ -113,6 +69,28 @@ class Driver:
     def microseconds(self) -> int:
         """The time as NVML's timestamps give it."""
         return self.now() // 1000
+
+    def start(self) -> None:
+        """One more user of the library; the first wakes the GPUs."""
+        if not self.is_started():
+            self.references = 0
+            self._started_at = self.now()
+            for gpu in self.gpus:
+                gpu.woken_at = self._started_at
+        self.references += 1
+
+    def is_started(self) -> bool:
+        """Whether the library may be used: not before it is started, nor with a new driver."""
+        if not self.references:
+            return False
+        return not self.has_faults or self.node.loaded_at(self.now()) <= self._started_at
+
+    def present(self) -> tuple[Handle, ...]:
+        """The GPUs that are in their slots, in the order that their indices follow."""
+        if not self.has_faults:
+            return self.gpus
+        now = self.now()
+        return tuple(gpu for gpu in self.gpus if not gpu.course.is_absent(now))
 
     def at(self, pointer: Any) -> Handle:
         """The device at an address.
@@ -140,10 +118,10 @@ class Driver:
         """Write a device's address into the caller's handle.
 
         Raises:
-            Refusal: the GPU is lost.
+            Refusal: the GPU is lost, or answers nothing but a code.
         """
-        if self.faults.is_lost(handle.parent.uuid):
-            raise Refusal(Code.GPU_IS_LOST)
+        if self.faults.active and (code := self.faults.refusal(handle.parent.uuid)):
+            raise Refusal(code)
         write_pointer(reference, handle.address)
 
     def give_into(self, pointer: Any, handle: Handle) -> None:

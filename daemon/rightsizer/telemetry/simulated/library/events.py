@@ -1,8 +1,10 @@
 """Events: sets that wait for an Xid; nothing else ever happens here."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from rightsizer.telemetry.simulated.feature import Feature
 from rightsizer.telemetry.simulated.library.calls import (
     Code,
     Refusal,
@@ -13,16 +15,19 @@ from rightsizer.telemetry.simulated.library.calls import (
     write_pointer,
 )
 from rightsizer.telemetry.simulated.library.driver import Driver, Handle
+from rightsizer.telemetry.simulated.library.listener import Listener
 
 __all__ = ["EVENTS", "EVENTS_SYSTEM"]
 
 _XID: Final = 0x8
-_SUPPORTED: Final = 0x1F
+_SUPPORTED: Final = 0x1C
+"""Changes of performance state, Xids and changes of clocks."""
+_ECC: Final = 0x3
 _NO_INSTANCE: Final = 0xFFFFFFFF
 
 
 def _create(driver: Driver, event_set: Any) -> None:
-    write_pointer(event_set, driver.event_sets.lend(set()))
+    write_pointer(event_set, driver.event_sets.lend(Listener(driver.faults, driver.now)))
 
 
 def _free(driver: Driver, event_set: Any) -> None:
@@ -30,28 +35,37 @@ def _free(driver: Driver, event_set: Any) -> None:
 
 
 def _supported(driver: Driver, device: Handle, kinds: Any) -> None:
-    del driver, device
-    put(kinds, _SUPPORTED)
+    del driver
+    put(kinds, _supported_kinds(device))
+
+
+def _supported_kinds(device: Handle) -> int:
+    return _SUPPORTED | (_ECC if device.support.has(Feature.ECC) else 0)
 
 
 def _register(driver: Driver, device: Handle, kinds: Any, event_set: Any) -> None:
-    if number(kinds) & ~_SUPPORTED:
+    if number(kinds) & ~_supported_kinds(device):
         raise Refusal(Code.NOT_SUPPORTED)
     registered = driver.event_sets.get(read_pointer(event_set))
     if number(kinds) & _XID:
-        registered.add(device.uuid)
+        registered.register(device.uuid, device.course)
 
 
 def _wait(driver: Driver, event_set: Any, data: Any, timeout_milliseconds: Any) -> None:
     registered = driver.event_sets.get(read_pointer(event_set))
-    event = driver.faults.wait_for_xid(registered, number(timeout_milliseconds) / 1000.0)
+    event = registered.wait(number(timeout_milliseconds) / 1000.0, time.monotonic)
     if event is None:
         raise Refusal(Code.TIMEOUT)
     target = out(data)
     driver.give_into(target.device, driver.of_uuid(event.uuid))
     target.eventType = _XID
     target.eventData = event.code
-    target.gpuInstanceId = target.computeInstanceId = _NO_INSTANCE
+    target.gpuInstanceId = _identifier(event.gpu_instance_id)
+    target.computeInstanceId = _identifier(event.compute_instance_id)
+
+
+def _identifier(instance: int | None) -> int:
+    return _NO_INSTANCE if instance is None else instance
 
 
 EVENTS_SYSTEM: Final[Mapping[str, Callable[..., Any]]] = {

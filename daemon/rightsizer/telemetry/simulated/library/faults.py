@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.telemetry.simulated.library.calls import Code
+from rightsizer.telemetry.simulated.library.script import Script
 
 __all__ = ["Faults", "Xid"]
 
 _ANY: Final = ""
 _SURVIVE: Final = frozenset({"nvmlErrorString"})
 """Functions that never reach the driver."""
+_LOOK_SECONDS: Final = 0.02
+"""How often a call that hangs looks whether its scenario lets it go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +23,20 @@ class Xid:
 
     uuid: str
     code: int
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
 
 
 class Faults:
-    """Switches that tests and demonstrations turn; all are off at first."""
+    """Switches that tests and demonstrations turn; all are off at first.
 
-    def __init__(self) -> None:
-        """A driver in good health."""
-        self.active = False
+    The faults of a scenario come and go by themselves beside them.
+    """
+
+    def __init__(self, script: Script | None = None) -> None:
+        """A driver in good health, but for what its scenario says."""
+        self._script = script
+        self.active = script is not None
         self._answers: dict[tuple[str, str], int] = {}
         self._hangs: set[tuple[str, str]] = set()
         self._removed: set[str] = set()
@@ -83,7 +92,8 @@ class Faults:
             return found
 
     def clear(self) -> None:
-        """Put everything right again and let go of what hangs."""
+        """Put everything right again, the scenario's faults too, and let go of what hangs."""
+        self._script = None
         self.active = False
         self._whole = None
         for switches in (self._answers, self._hangs, self._removed, self._lost):
@@ -94,9 +104,12 @@ class Faults:
         """Whether the library lacks a function."""
         return function in self._removed
 
-    def is_lost(self, uuid: str) -> bool:
-        """Whether a GPU has fallen off the bus."""
-        return uuid in self._lost
+    def refusal(self, uuid: str) -> int:
+        """What looking for a GPU answers instead of its handle, 0 where it gives it."""
+        if uuid in self._lost:
+            return Code.GPU_IS_LOST
+        script = self._script
+        return Code.SUCCESS if script is None else script.code(_ANY, uuid)
 
     def code(self, function: str, uuid: str, parent: str) -> int:
         """What a call answers instead of working, 0 where it works; blocks where it hangs.
@@ -109,6 +122,11 @@ class Faults:
         names = {uuid, parent, _ANY}
         if any((name, on) in self._hangs for name in (function, _ANY) for on in names):
             self._released.wait()
+        if (script := self._script) is not None:
+            while script is self._script and script.hangs(function, uuid):
+                self._released.wait(_LOOK_SECONDS)
+            if script is self._script and (code := script.code(function, uuid)):
+                return code
         if function in self._removed:
             return Code.FUNCTION_NOT_FOUND
         if self._whole is not None and function not in _SURVIVE:

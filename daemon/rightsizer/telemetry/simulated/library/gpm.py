@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.simulated.feature import Feature
 from rightsizer.telemetry.simulated.library.calls import (
     Code,
     Refusal,
@@ -16,8 +17,10 @@ from rightsizer.telemetry.simulated.library.calls import (
 from rightsizer.telemetry.simulated.library.driver import Driver, Handle, Sample
 from rightsizer.telemetry.simulated.physics import BoardState
 
-__all__ = ["PROFILING", "PROFILING_SYSTEM"]
+__all__ = ["INTEGER_RATIO", "PROFILING", "PROFILING_SYSTEM"]
 
+INTEGER_RATIO: Final = 0.3
+"""Of SM activity: addresses and loops take their part in all kernels."""
 _MIB: Final = 2.0**20
 _SHORTEST_OF_INSTANCE: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
 _LONGEST_STEP: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
@@ -27,7 +30,7 @@ _METRICS: Final[Mapping[int, Callable[[BoardState], float]]] = {
     1: lambda state: 100.0 * state.load.gpu_busy,
     2: lambda state: 100.0 * state.load.sm_active,
     3: lambda state: 100.0 * state.load.sm_occupancy,
-    4: lambda state: 30.0 * state.load.sm_active,
+    4: lambda state: 100.0 * INTEGER_RATIO * state.load.sm_active,
     5: lambda state: 100.0 * state.load.tensor_active,
     6: lambda _: 0.0,
     7: lambda state: 100.0 * state.load.tensor_active,
@@ -51,13 +54,20 @@ _BUS: Final = frozenset({20, 21, 60, 61})
 
 def _support(driver: Driver, device: Handle, answer: Any) -> None:
     del driver
-    out(answer).isSupportedDevice = int(device.support.profiling)
+    out(answer).isSupportedDevice = int(device.support.has(Feature.GPM))
 
 
 def _streaming(driver: Driver, device: Handle, state: Any) -> None:
-    del driver
-    device.need(device.support.profiling)
-    put(state, 1)
+    device.need(Feature.GPM)
+    put(state, int(device.uuid in driver.streaming))
+
+
+def _set_streaming(driver: Driver, device: Handle, state: Any) -> None:
+    device.need(Feature.GPM)
+    if number(state):
+        driver.streaming.add(device.uuid)
+    else:
+        driver.streaming.discard(device.uuid)
 
 
 def _allocate(driver: Driver, sample: Any) -> None:
@@ -69,12 +79,12 @@ def _free(driver: Driver, sample: Any) -> None:
 
 
 def _take(driver: Driver, device: Handle, sample: Any) -> None:
-    device.need(device.support.profiling)
+    device.need(Feature.GPM)
     driver.samples.exchange(read_pointer(sample), Sample(device.uuid, driver.now()))
 
 
 def _take_of_instance(driver: Driver, device: Handle, instance: Any, sample: Any) -> None:
-    device.need(device.support.profiling)
+    device.need(Feature.GPM)
     for part in device.instances:
         mig = part.unit.device.mig
         if mig is not None and mig.gpu_instance_id == number(instance):
@@ -97,6 +107,7 @@ def _metrics(driver: Driver, request: Any) -> None:
     if first.uuid != second.uuid or apart < least:
         raise Refusal(Code.INVALID_ARGUMENT)
     weighted = _between(driver, first, second)
+    is_dead = handle.course.has_dead_counters(second.time)
     for metric in target.metrics[: target.numMetrics]:
         identifier = metric.metricId
         read = _METRICS.get(identifier)
@@ -104,13 +115,14 @@ def _metrics(driver: Driver, request: Any) -> None:
             metric.nvmlReturn = Code.NOT_SUPPORTED
             continue
         metric.nvmlReturn = Code.SUCCESS
-        metric.value = sum(weight * read(state) for state, weight in weighted)
+        total = sum(weight * read(state) for state, weight in weighted)
+        metric.value = 0.0 if is_dead else total
 
 
 def _offered(handle: Handle, identifier: int) -> bool:
     if handle.unit.is_instance and identifier in _BUS:
         return False
-    return identifier not in _NVLINK or handle.support.nvlink_links > 0
+    return identifier not in _NVLINK or handle.support.has(Feature.NVLINK)
 
 
 def _between(driver: Driver, first: Sample, second: Sample) -> list[tuple[BoardState, float]]:
@@ -134,6 +146,7 @@ PROFILING_SYSTEM: Final[Mapping[str, Callable[..., Any]]] = {
 PROFILING: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlGpmQueryDeviceSupport": _support,
     "nvmlGpmQueryIfStreamingEnabled": _streaming,
+    "nvmlGpmSetStreamingEnabled": _set_streaming,
     "nvmlGpmSampleGet": _take,
     "nvmlGpmMigSampleGet": _take_of_instance,
 }

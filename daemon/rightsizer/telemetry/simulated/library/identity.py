@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from rightsizer.telemetry.simulated.feature import Feature
 from rightsizer.telemetry.simulated.library.calls import (
     Code,
     Refusal,
@@ -13,6 +14,7 @@ from rightsizer.telemetry.simulated.library.calls import (
     text,
 )
 from rightsizer.telemetry.simulated.library.driver import Driver, Handle
+from rightsizer.telemetry.simulated.noise import channel
 
 __all__ = ["IDENTITY", "IDENTITY_OF_INSTANCES", "LOOKUP"]
 
@@ -21,26 +23,48 @@ _FIRST_PRODUCT: Final = 0x2000
 _CORES_PER_SM: Final = {"Pascal": 64, "Volta": 64, "Turing": 64}
 _HGX_CORES_PER_SM: Final = 64
 _CORES_PER_SM_OTHERWISE: Final = 128
+_INFOROM: Final = {0: "2.1", 1: "7.16", 2: "N/A", 3: "N/A"}
+"""OEM, ECC, power management, DEN."""
+_INFOROM_ECC: Final = 1
+_MODULES: Final = 8
+_PCIE_BUS: Final = 2
+_FIRST_INTERRUPT: Final = 200
+_TURING: Final = 6
 
 
 def _count(driver: Driver, count: Any) -> None:
-    put(count, len(driver.gpus))
+    put(count, len(driver.present()))
 
 
 def _by_index(driver: Driver, index: Any, device: Any) -> None:
-    place = number(index)
-    if place >= len(driver.gpus):
+    place, gpus = number(index), driver.present()
+    if place >= len(gpus):
         raise Refusal(Code.INVALID_ARGUMENT)
-    driver.give(device, driver.gpus[place])
+    driver.give(device, gpus[place])
 
 
 def _by_uuid(driver: Driver, uuid: Any, device: Any) -> None:
-    driver.give(device, driver.of_uuid(text(uuid)))
+    handle = driver.of_uuid(text(uuid))
+    if handle.parent not in driver.present():
+        raise Refusal(Code.NOT_FOUND)
+    driver.give(device, handle)
+
+
+def _by_serial(driver: Driver, serial: Any, device: Any) -> None:
+    for gpu in driver.present():
+        if gpu.support.has(Feature.SERIAL) and _serial_of(gpu) == text(serial):
+            driver.give(device, gpu)
+            return
+    raise Refusal(Code.NOT_FOUND)
+
+
+def _serial_of(device: Handle) -> str:
+    return f"165{channel(0, 'serial', device.uuid) % 10**10:010d}"
 
 
 def _by_pci_bus_id(driver: Driver, bus_id: Any, device: Any) -> None:
     wanted = text(bus_id).upper()
-    for gpu in driver.gpus:
+    for gpu in driver.present():
         full = (gpu.unit.device.pci_bus_id or "").upper()
         # The short form has a domain of four digits, and lspci's has none.
         if wanted in {full, full[4:], full[9:]}:
@@ -60,8 +84,12 @@ def _uuid(driver: Driver, device: Handle, buffer: Any, size: Any) -> None:
 
 
 def _index(driver: Driver, device: Handle, index: Any) -> None:
+    put(index, driver.present().index(device))
+
+
+def _minor_number(driver: Driver, device: Handle, minor: Any) -> None:
     del driver
-    put(index, device.unit.device.index)
+    put(minor, device.unit.device.index)
 
 
 def _pci_info(driver: Driver, device: Handle, info: Any) -> None:
@@ -96,7 +124,7 @@ def _compute_capability(driver: Driver, device: Handle, major: Any, minor: Any) 
 
 def _cores(driver: Driver, device: Handle, cores: Any) -> None:
     del driver
-    device.need_whole()
+    device.need(Feature.CORES)
     board = device.unit.slot.board
     each = _CORES_PER_SM.get(board.architecture, _CORES_PER_SM_OTHERWISE)
     if board.compute_capability == (8, 0):
@@ -119,11 +147,69 @@ def _firmware_version(driver: Driver, device: Handle, buffer: Any, size: Any) ->
     put_text(buffer, size, f"96.00.{device.support.architecture:02X}.00.01")
 
 
+def _serial(driver: Driver, device: Handle, buffer: Any, size: Any) -> None:
+    del driver
+    device.need(Feature.SERIAL)
+    put_text(buffer, size, _serial_of(device))
+
+
+def _part_number(driver: Driver, device: Handle, buffer: Any, size: Any) -> None:
+    del driver
+    put_text(buffer, size, f"900-2G{device.support.architecture:03d}-0000-000")
+
+
+def _inforom_version(driver: Driver, device: Handle, kind: Any, buffer: Any, size: Any) -> None:
+    del driver
+    if number(kind) not in _INFOROM:
+        raise Refusal(Code.INVALID_ARGUMENT)
+    device.need(Feature.ECC if number(kind) == _INFOROM_ECC else Feature.MEMORY)
+    put_text(buffer, size, _INFOROM[number(kind)])
+
+
+def _inforom_image_version(driver: Driver, device: Handle, buffer: Any, size: Any) -> None:
+    del driver
+    put_text(buffer, size, f"G{device.support.architecture:03d}.0200.00.03")
+
+
+def _inforom_checksum(driver: Driver, device: Handle, checksum: Any) -> None:
+    del driver
+    put(checksum, channel(0, "inforom", device.uuid) & 0xFFFFFFFF)
+
+
+def _module(driver: Driver, device: Handle, module: Any) -> None:
+    del driver
+    is_on_baseboard = device.unit.slot.board.form_factor.startswith("SXM")
+    put(module, device.unit.device.index % _MODULES + 1 if is_on_baseboard else 0)
+
+
+def _bus_type(driver: Driver, device: Handle, kind: Any) -> None:
+    del driver, device
+    put(kind, _PCIE_BUS)
+
+
+def _interrupt(driver: Driver, device: Handle, interrupt: Any) -> None:
+    del driver
+    put(interrupt, _FIRST_INTERRUPT + device.unit.device.index)
+
+
+def _gsp_version(driver: Driver, device: Handle, buffer: Any) -> None:
+    del device
+    buffer.value = driver.node.scenario.driver_version.encode()
+
+
+def _gsp_mode(driver: Driver, device: Handle, enabled: Any, default: Any) -> None:
+    del driver
+    has_processor = device.support.architecture >= _TURING
+    put(enabled, int(has_processor))
+    put(default, int(has_processor))
+
+
 LOOKUP: Final[Mapping[str, Callable[..., Any]]] = {
     "nvmlDeviceGetCount_v2": _count,
     "nvmlDeviceGetHandleByIndex_v2": _by_index,
     "nvmlDeviceGetHandleByUUID": _by_uuid,
     "nvmlDeviceGetHandleByPciBusId_v2": _by_pci_bus_id,
+    "nvmlDeviceGetHandleBySerial": _by_serial,
 }
 IDENTITY_OF_INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlDeviceGetName": _name,
@@ -134,11 +220,21 @@ IDENTITY_OF_INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
 }
 IDENTITY: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlDeviceGetIndex": _index,
-    "nvmlDeviceGetMinorNumber": _index,
+    "nvmlDeviceGetMinorNumber": _minor_number,
     "nvmlDeviceGetPciInfo_v3": _pci_info,
     "nvmlDeviceGetPciInfoExt": _pci_info,
     "nvmlDeviceGetNumGpuCores": _cores,
     "nvmlDeviceGetBoardId": _board_id,
     "nvmlDeviceGetMultiGpuBoard": _one_gpu_on_board,
     "nvmlDeviceGetVbiosVersion": _firmware_version,
+    "nvmlDeviceGetSerial": _serial,
+    "nvmlDeviceGetBoardPartNumber": _part_number,
+    "nvmlDeviceGetInforomVersion": _inforom_version,
+    "nvmlDeviceGetInforomImageVersion": _inforom_image_version,
+    "nvmlDeviceGetInforomConfigurationChecksum": _inforom_checksum,
+    "nvmlDeviceGetModuleId": _module,
+    "nvmlDeviceGetBusType": _bus_type,
+    "nvmlDeviceGetIrqNum": _interrupt,
+    "nvmlDeviceGetGspFirmwareVersion": _gsp_version,
+    "nvmlDeviceGetGspFirmwareMode": _gsp_mode,
 }

@@ -6,11 +6,11 @@ from typing import Any, Final
 from rightsizer.telemetry.simulated.library.calls import Code, Refusal, out, put
 from rightsizer.telemetry.simulated.library.driver import Driver, Handle
 
-__all__ = ["MEMORY", "MEMORY_OF_INSTANCES"]
+__all__ = ["BAR1_USED_BYTES", "MEMORY", "MEMORY_OF_INSTANCES", "bar1_total_bytes"]
 
 _VERSION_2: Final = 0x02000028
 _BAR1_GRAIN: Final = 2**20
-_BAR1_USED: Final = 3 * 2**20
+BAR1_USED_BYTES: Final = 3 * 2**20
 _BUS_BITS: Final = {"HBM2": 4096, "HBM2e": 5120, "HBM3": 5120, "HBM3e": 6144}
 _BUS_BITS_OTHERWISE: Final = 256
 
@@ -40,11 +40,14 @@ def _info_2(driver: Driver, device: Handle, info: Any) -> None:
 def _bar1(driver: Driver, device: Handle, info: Any) -> None:
     del driver
     target = out(info)
-    # The window is the power of two that holds all of the memory.
-    size = 1 << (device.state.memory_total_bytes // _BAR1_GRAIN).bit_length()
-    target.bar1Total = size * _BAR1_GRAIN
-    target.bar1Used = _BAR1_USED
-    target.bar1Free = target.bar1Total - _BAR1_USED
+    target.bar1Total = bar1_total_bytes(device.state.memory_total_bytes)
+    target.bar1Used = BAR1_USED_BYTES
+    target.bar1Free = target.bar1Total - BAR1_USED_BYTES
+
+
+def bar1_total_bytes(memory_bytes: int) -> int:
+    """The window on the memory: the power of two that holds all of it."""
+    return _BAR1_GRAIN << (memory_bytes // _BAR1_GRAIN).bit_length()
 
 
 def _bus_width(driver: Driver, device: Handle, bits: Any) -> None:

@@ -47,8 +47,8 @@ def _throughput(driver: Driver, device: Handle, direction: Any, kib_per_second: 
 
 
 def _replays(driver: Driver, device: Handle, count: Any) -> None:
-    del driver, device
-    put(count, 0)
+    del driver
+    put(count, device.health.pcie_replays)
 
 
 def _speed(driver: Driver, device: Handle, megatransfers: Any) -> None:

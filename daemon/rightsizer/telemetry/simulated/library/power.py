@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from rightsizer.telemetry.simulated.feature import Feature
 from rightsizer.telemetry.simulated.library.calls import put
 from rightsizer.telemetry.simulated.library.driver import Driver, Handle
+from rightsizer.telemetry.simulated.moments import shown_watts
+from rightsizer.telemetry.simulated.physics import lowest_limit_watts
 
-__all__ = ["POWER", "lowest_limit_watts", "milli"]
-
-_LOWEST_LIMIT_RATIO: Final = 0.3
+__all__ = ["POWER", "milli"]
 
 
 def milli(value: float) -> int:
@@ -16,19 +17,16 @@ def milli(value: float) -> int:
     return int(value * 1000.0)
 
 
-def lowest_limit_watts(device: Handle) -> float:
-    """The lowest limit that the board accepts."""
-    return _LOWEST_LIMIT_RATIO * device.unit.slot.board.power_limit_watts
-
-
 def _usage(driver: Driver, device: Handle, milliwatts: Any) -> None:
-    del driver
-    put(milliwatts, milli(device.state.power_watts))
+    time = driver.now()
+    averages = device.support.has(Feature.POWER_AVERAGE)
+    watts = shown_watts(device.state_at(time), device.unit.around, time, averages=averages)
+    put(milliwatts, milli(watts))
 
 
 def _enforced_limit(driver: Driver, device: Handle, milliwatts: Any) -> None:
     del driver
-    put(milliwatts, milli(device.unit.around.power_limit_watts))
+    put(milliwatts, milli(device.around.power_limit_watts))
 
 
 def _default_limit(driver: Driver, device: Handle, milliwatts: Any) -> None:
@@ -38,7 +36,7 @@ def _default_limit(driver: Driver, device: Handle, milliwatts: Any) -> None:
 
 def _constraints(driver: Driver, device: Handle, lowest: Any, highest: Any) -> None:
     del driver
-    put(lowest, milli(lowest_limit_watts(device)))
+    put(lowest, milli(lowest_limit_watts(device.unit.slot.board)))
     put(highest, milli(device.unit.slot.board.power_limit_watts))
 
 
@@ -49,6 +47,7 @@ def _management_mode(driver: Driver, device: Handle, enabled: Any) -> None:
 
 def _energy(driver: Driver, device: Handle, millijoules: Any) -> None:
     del driver
+    device.need(Feature.ENERGY)
     put(millijoules, milli(device.counters.energy_joules))
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from rightsizer.domain.reading import Process
+from rightsizer.domain.reading import Process, ProcessKind
+from rightsizer.telemetry.simulated.feature import Feature
 from rightsizer.telemetry.simulated.library.calls import Code, Refusal, number, out, put
 from rightsizer.telemetry.simulated.library.driver import Driver, Handle
 
@@ -11,6 +12,9 @@ __all__ = ["PROCESSES", "PROCESSES_OF_INSTANCES"]
 
 _NO_INSTANCE: Final = 0xFFFFFFFF
 _INFORMATION_VERSION_1: Final = 0x01000018
+_BLACKWELL: Final = 10
+"""From here on the older call lists the processes and says 0 of each of them."""
+_NOTHING: Final = (0, 0, 0, 0)
 
 
 def _found(driver: Driver, device: Handle) -> list[tuple[Process, int, int]]:
@@ -22,35 +26,33 @@ def _found(driver: Driver, device: Handle) -> list[tuple[Process, int, int]]:
     return found
 
 
-def _compute(driver: Driver, device: Handle, count: Any, processes: Any) -> None:
-    found = _found(driver, device)
-    room = out(count).value if processes is not None else 0
-    put(count, len(found))
-    if room < len(found):
-        raise Refusal(Code.INSUFFICIENT_SIZE)
-    for row, (process, gpu_instance, compute_instance) in enumerate(found):
-        target = processes[row]
-        target.pid = process.pid
-        target.usedGpuMemory = process.memory_used_bytes or 0
-        target.gpuInstanceId = gpu_instance
-        target.computeInstanceId = compute_instance
+def _list(kind: ProcessKind) -> Callable[..., None]:
+    def answer(driver: Driver, device: Handle, count: Any, processes: Any) -> None:
+        found = [row for row in _found(driver, device) if row[0].kind is kind]
+        room = out(count).value if processes is not None else 0
+        put(count, len(found))
+        if room < len(found):
+            raise Refusal(Code.INSUFFICIENT_SIZE)
+        for place, (process, gpu_instance, compute_instance) in enumerate(found):
+            target = processes[place]
+            target.pid = process.pid
+            target.usedGpuMemory = process.memory_used_bytes or 0
+            target.gpuInstanceId = gpu_instance
+            target.computeInstanceId = compute_instance
+
+    return answer
 
 
-def _none(driver: Driver, device: Handle, count: Any, processes: Any) -> None:
-    del driver, device, processes
-    put(count, 0)
-
-
-def _shares(driver: Driver, device: Handle) -> list[tuple[int, tuple[int, int, int, int]]]:
+def _shares(driver: Driver, device: Handle) -> list[tuple[int, Sequence[int]]]:
     """Each process with the percentages of SM, memory, encoder and decoder that it uses."""
-    device.need_whole()
-    rows: list[tuple[int, tuple[int, int, int, int]]] = []
+    device.need(Feature.PROCESS_UTILIZATION)
+    rows: list[tuple[int, Sequence[int]]] = []
     for member in driver.node.members(device.uuid, driver.now()):
         load, parts = member.load, len(member.pids)
         if load.gpu_busy > 0.0 or load.engines > 0.0:
             used = (load.sm_active, load.dram_active, load.encoder, load.decoder)
-            shares = tuple(round(100.0 * value / parts) for value in used)
-            rows.extend((pid, shares) for pid in member.pids)  # type: ignore[misc]
+            shares = [round(100.0 * value / parts) for value in used]
+            rows.extend((pid, shares) for pid in member.pids)
     return rows
 
 
@@ -66,8 +68,10 @@ def _utilization(driver: Driver, device: Handle, samples: Any, count: Any, since
     room = out(count).value if samples is not None else 0
     put(count, len(rows))
     _need_rows(rows, room)
+    is_blind = device.support.architecture >= _BLACKWELL
     for row, (pid, shares) in enumerate(rows):
-        _fill(samples[row], pid, driver.microseconds(), shares)
+        seen = _NOTHING if is_blind else shares
+        _fill(samples[row], pid, driver.microseconds(), seen)
 
 
 def _utilization_information(driver: Driver, device: Handle, request: Any) -> None:
@@ -83,18 +87,21 @@ def _utilization_information(driver: Driver, device: Handle, request: Any) -> No
         _fill(target.procUtilArray[row], pid, driver.microseconds(), shares)
 
 
-def _fill(target: Any, pid: int, time: int, shares: tuple[int, int, int, int]) -> None:
+def _fill(target: Any, pid: int, time: int, shares: Sequence[int]) -> None:
     target.pid, target.timeStamp = pid, time
     target.smUtil, target.memUtil, target.encUtil, target.decUtil = shares
 
 
+_COMPUTE: Final = _list(ProcessKind.COMPUTE)
+_GRAPHICS: Final = _list(ProcessKind.GRAPHICS)
+_MPS: Final = _list(ProcessKind.MPS)
 PROCESSES_OF_INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
-    "nvmlDeviceGetComputeRunningProcesses_v2": _compute,
-    "nvmlDeviceGetComputeRunningProcesses_v3": _compute,
-    "nvmlDeviceGetGraphicsRunningProcesses_v2": _none,
-    "nvmlDeviceGetGraphicsRunningProcesses_v3": _none,
-    "nvmlDeviceGetMPSComputeRunningProcesses_v2": _none,
-    "nvmlDeviceGetMPSComputeRunningProcesses_v3": _none,
+    "nvmlDeviceGetComputeRunningProcesses_v2": _COMPUTE,
+    "nvmlDeviceGetComputeRunningProcesses_v3": _COMPUTE,
+    "nvmlDeviceGetGraphicsRunningProcesses_v2": _GRAPHICS,
+    "nvmlDeviceGetGraphicsRunningProcesses_v3": _GRAPHICS,
+    "nvmlDeviceGetMPSComputeRunningProcesses_v2": _MPS,
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3": _MPS,
 }
 PROCESSES: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlDeviceGetProcessUtilization": _utilization,

@@ -1,12 +1,15 @@
 """A function of the library as a loader would hand it out: callable, with a result type."""
 
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from rightsizer.telemetry.simulated.library.calls import Code, Refusal
 from rightsizer.telemetry.simulated.library.driver import Driver
 
-__all__ = ["DeviceSymbol", "Symbol"]
+__all__ = ["AnySymbol", "DeviceSymbol", "MeteredSymbol", "Symbol"]
 
 
 class Symbol:
@@ -39,7 +42,7 @@ class Symbol:
         """Call it as the bindings do; the answer is a return code."""
         if self._faults.active and (code := self._faults.code(self.name, "", "")):
             return int(code)
-        if self._needs_start and not self._driver.references:
+        if self._needs_start and not self._driver.is_started():
             return Code.UNINITIALIZED.value
         try:
             answer = self._function(self._driver, *arguments)
@@ -83,7 +86,7 @@ class DeviceSymbol:
                 code := self._faults.code(self.name, handle.uuid, handle.parent.uuid)
             ):
                 return int(code)
-            if not driver.references:
+            if not driver.references or (driver.has_faults and not driver.is_started()):
                 return Code.UNINITIALIZED.value
             if handle.parent is not handle and not self._on_instances:
                 return Code.NOT_SUPPORTED.value
@@ -91,3 +94,39 @@ class DeviceSymbol:
         except Refusal as refusal:
             return int(refusal.code)
         return Code.SUCCESS.value
+
+
+class MeteredSymbol:
+    """A function whose calls are counted and take their time."""
+
+    _counting = threading.Lock()
+
+    def __init__(
+        self,
+        symbol: Symbol | DeviceSymbol,
+        calls: Counter[str],
+        latency: Callable[[str], float] | None,
+    ) -> None:
+        """A function around another.
+
+        Args:
+            symbol: What is called in the end.
+            calls: Counted into, by name.
+            latency: Seconds that a call takes; `None` for none.
+        """
+        self.name = symbol.name
+        self.restype: Any = None
+        self._symbol = symbol
+        self._calls = calls
+        self._latency_seconds = 0.0 if latency is None else latency(symbol.name)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it as the bindings do; the answer is a return code."""
+        with self._counting:
+            self._calls[self.name] += 1
+        if self._latency_seconds:
+            time.sleep(self._latency_seconds)
+        return self._symbol(*arguments)
+
+
+AnySymbol: TypeAlias = Symbol | DeviceSymbol | MeteredSymbol

@@ -31,11 +31,11 @@ _ERRORS: Final[Mapping[int, bytes]] = {
 
 def _initialize(driver: Driver, flags: Any = 0) -> None:
     del flags
-    driver.references += 1
+    driver.start()
 
 
 def _shut_down(driver: Driver) -> None:
-    if not driver.references:
+    if not driver.is_started():
         raise Refusal(Code.UNINITIALIZED)
     driver.references -= 1
 

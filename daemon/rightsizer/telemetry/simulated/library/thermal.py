@@ -3,20 +3,27 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from rightsizer.telemetry.simulated.feature import Feature
 from rightsizer.telemetry.simulated.library.calls import Code, Refusal, number, out, put
 from rightsizer.telemetry.simulated.library.driver import Driver, Handle
+from rightsizer.telemetry.simulated.physics import (
+    HIGHEST_CELSIUS,
+    SHUTDOWN_CELSIUS,
+    SLOWDOWN_CELSIUS,
+)
 
-__all__ = ["THERMAL"]
+__all__ = ["THERMAL", "fan_percent"]
 
 _GPU_SENSOR: Final = 0
 _TEMPERATURE_VERSION_1: Final = 0x100000C
 _MARGIN_VERSION_1: Final = 0x1000008
-_SLOWDOWN: Final = 87
-_THRESHOLDS: Final = {0: 92, 1: _SLOWDOWN + 2, 3: _SLOWDOWN}
+_THRESHOLDS: Final = {0: SHUTDOWN_CELSIUS, 1: SLOWDOWN_CELSIUS, 3: HIGHEST_CELSIUS}
 """Shutdown, slowdown, highest for the GPU; the memory's is only there with a sensor."""
 _MEMORY_THRESHOLD: Final = 2
 _MEMORY_HIGHEST: Final = 95
 _LOWEST_FAN_PERCENT: Final = 30
+_FAN_VERSION_1: Final = 0x100000C
+_TURNS_AT_FULL_SPEED: Final = 3200
 
 
 def _celsius(device: Handle) -> int:
@@ -43,39 +50,65 @@ def _temperature_1(driver: Driver, device: Handle, request: Any) -> None:
 def _threshold(driver: Driver, device: Handle, threshold: Any, celsius: Any) -> None:
     del driver
     wanted = number(threshold)
+    device.need(Feature.TEMPERATURE_THRESHOLDS)
     if wanted == _MEMORY_THRESHOLD:
-        device.need(device.support.memory_temperature)
+        device.need(Feature.MEMORY_TEMPERATURE)
         put(celsius, _MEMORY_HIGHEST)
         return
-    device.need(wanted in _THRESHOLDS)
+    if wanted not in _THRESHOLDS:
+        raise Refusal(Code.NOT_SUPPORTED)
     put(celsius, _THRESHOLDS[wanted])
 
 
 def _margin(driver: Driver, device: Handle, request: Any) -> None:
     del driver
+    device.need(Feature.TEMPERATURE_MARGIN)
     target = out(request)
     if target.version != _MARGIN_VERSION_1:
         raise Refusal(Code.ARGUMENT_VERSION_MISMATCH)
-    target.marginTemperature = _SLOWDOWN - _celsius(device)
+    target.marginTemperature = HIGHEST_CELSIUS - _celsius(device)
 
 
 def _fan_count(driver: Driver, device: Handle, count: Any) -> None:
     del driver
-    device.need(device.support.fan)
+    device.need(Feature.FANS)
     put(count, 1)
+
+
+def fan_percent(celsius: int) -> int:
+    """How fast the fans run at a temperature."""
+    return max(_LOWEST_FAN_PERCENT, min(100, 2 * (celsius - 35)))
 
 
 def _fan_speed(driver: Driver, device: Handle, percent: Any) -> None:
     del driver
-    device.need(device.support.fan)
-    put(percent, max(_LOWEST_FAN_PERCENT, min(100, 2 * (_celsius(device) - 35))))
+    device.need(Feature.FANS)
+    put(percent, fan_percent(_celsius(device)))
 
 
 def _fan_speed_2(driver: Driver, device: Handle, fan: Any, percent: Any) -> None:
-    device.need(device.support.fan)
+    device.need(Feature.FANS)
     if number(fan):
         raise Refusal(Code.INVALID_ARGUMENT)
     _fan_speed(driver, device, percent)
+
+
+def _fan_turns(driver: Driver, device: Handle, request: Any) -> None:
+    del driver
+    device.need(Feature.FANS)
+    target = out(request)
+    if target.version != _FAN_VERSION_1:
+        raise Refusal(Code.ARGUMENT_VERSION_MISMATCH)
+    if target.fan:
+        raise Refusal(Code.INVALID_ARGUMENT)
+    target.speed = _TURNS_AT_FULL_SPEED * fan_percent(_celsius(device)) // 100
+
+
+def _fan_range(driver: Driver, device: Handle, lowest: Any, highest: Any) -> None:
+    del driver
+    device.need(Feature.FANS)
+    put(lowest, _LOWEST_FAN_PERCENT)
+    put(highest, 100)
 
 
 THERMAL: Final[Mapping[str, Callable[..., None]]] = {
@@ -86,4 +119,6 @@ THERMAL: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlDeviceGetNumFans": _fan_count,
     "nvmlDeviceGetFanSpeed": _fan_speed,
     "nvmlDeviceGetFanSpeed_v2": _fan_speed_2,
+    "nvmlDeviceGetFanSpeedRPM": _fan_turns,
+    "nvmlDeviceGetMinMaxFanSpeed": _fan_range,
 }

@@ -3,15 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from rightsizer.telemetry.simulated.feature import Feature
 from rightsizer.telemetry.simulated.library.calls import Code, Refusal, number, out, put
 from rightsizer.telemetry.simulated.library.driver import Driver, Handle
+from rightsizer.telemetry.simulated.nvlinks import has_switches, peer_of_link
 
-__all__ = ["TOPOLOGY"]
+__all__ = ["TOPOLOGY", "TOPOLOGY_SYSTEM"]
 
 _BITS_OF_WORD: Final = 64
 _INTERNAL, _NODE, _SYSTEM = 0, 40, 50
 _NVLINK_INDEX: Final = 2
-_OK, _NOT_SUPPORTED = 0, 5
+_OK, _CHIPSET_NOT_SUPPORTED, _NOT_SUPPORTED = 0, 1, 5
+_NODES_OF_GPU: Final = 8
+"""The firmware keeps a node for each MIG instance beside that of the GPU."""
 
 
 def _nodes(driver: Driver) -> int:
@@ -40,10 +44,10 @@ def _memory_nodes(driver: Driver, device: Handle, size: Any, words: Any, scope: 
     _write_bits(out(words), number(size), node, node + 1)
 
 
-def _no_numa_node(driver: Driver, device: Handle, node: Any) -> None:
-    """Answers only where a GPU is a NUMA node itself."""
-    del driver, device, node
-    raise Refusal(Code.NOT_SUPPORTED)
+def _own_numa_node(driver: Driver, device: Handle, node: Any) -> None:
+    """Answers only where a GPU's memory is a NUMA node of the host."""
+    device.need(Feature.NUMA_NODE)
+    put(node, _nodes(driver) + device.unit.device.index * _NODES_OF_GPU)
 
 
 def _level(one: Handle, other: Handle) -> int:
@@ -59,7 +63,9 @@ def _common_ancestor(driver: Driver, device: Handle, other: Any, level: Any) -> 
 
 def _nearest(driver: Driver, device: Handle, level: Any, count: Any, devices: Any) -> None:
     near = [
-        gpu for gpu in driver.gpus if gpu is not device and _level(device, gpu) == number(level)
+        gpu
+        for gpu in driver.present()
+        if gpu is not device and _level(device, gpu) == number(level)
     ]
     room = out(count).value
     put(count, len(near))
@@ -68,19 +74,52 @@ def _nearest(driver: Driver, device: Handle, level: Any, count: Any, devices: An
             driver.give_into(devices[place], gpu)
 
 
+def _are_linked(driver: Driver, one: Handle, other: Handle) -> bool:
+    """Whether NVLinks lead from one to the other, through switches or directly."""
+    if not (one.support.nvlink_up and other.support.nvlink_up):
+        return False
+    board, gpu = one.unit.slot.board, one.unit.device.index
+    if has_switches(board):
+        return True
+    peers = {
+        peer_of_link(board, gpu, link, len(driver.gpus))
+        for link in range(one.support.nvlink_links)
+        if link not in one.health.links_down
+    }
+    return other.unit.device.index in peers
+
+
 def _peer_status(driver: Driver, device: Handle, other: Any, index: Any, status: Any) -> None:
     peer = driver.at(other)
-    cut = device.instances or peer.instances
-    linked = device.support.nvlink_up and peer.support.nvlink_up
-    wants_link = number(index) == _NVLINK_INDEX
-    put(status, _NOT_SUPPORTED if cut or (wants_link and not linked) else _OK)
+    if device.instances or peer.instances:
+        put(status, _NOT_SUPPORTED)
+    elif number(index) == _NVLINK_INDEX:
+        put(status, _OK if _are_linked(driver, device, peer) else _NOT_SUPPORTED)
+    elif not device.support.has(Feature.SERIAL) and peer is not device:
+        put(status, _CHIPSET_NOT_SUPPORTED)
+    else:
+        put(status, _OK)
 
 
+def _gpus_near(driver: Driver, processor: Any, count: Any, devices: Any) -> None:
+    each = int(driver.node.scenario.cores) // _nodes(driver)
+    node = min(number(processor) // max(1, each), _nodes(driver) - 1)
+    near = [gpu for gpu in driver.present() if (gpu.unit.device.numa_node or 0) == node]
+    room = out(count).value
+    put(count, len(near))
+    if devices is not None:
+        for place, gpu in enumerate(near[:room]):
+            driver.give_into(devices[place], gpu)
+
+
+TOPOLOGY_SYSTEM: Final[Mapping[str, Callable[..., Any]]] = {
+    "nvmlSystemGetTopologyGpuSet": _gpus_near,
+}
 TOPOLOGY: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlDeviceGetCpuAffinity": _processors,
     "nvmlDeviceGetCpuAffinityWithinScope": _processors,
     "nvmlDeviceGetMemoryAffinity": _memory_nodes,
-    "nvmlDeviceGetNumaNodeId": _no_numa_node,
+    "nvmlDeviceGetNumaNodeId": _own_numa_node,
     "nvmlDeviceGetTopologyCommonAncestor": _common_ancestor,
     "nvmlDeviceGetTopologyNearestGpus": _nearest,
     "nvmlDeviceGetP2PStatus": _peer_status,

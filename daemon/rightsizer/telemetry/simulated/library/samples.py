@@ -1,0 +1,114 @@
+"""The driver's own sample buffers: what happened between two looks is still there."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.simulated.feature import Feature
+from rightsizer.telemetry.simulated.library.calls import Code, Refusal, number, out, put
+from rightsizer.telemetry.simulated.library.driver import Driver, Handle
+from rightsizer.telemetry.simulated.library.utilization import percent
+from rightsizer.telemetry.simulated.moments import (
+    UTILIZATION_SAMPLES_PER_SECOND,
+    instant_watts,
+    sampled_busy,
+)
+from rightsizer.telemetry.simulated.physics import BoardState, Surroundings
+
+__all__ = ["SAMPLES"]
+
+_UNSIGNED_INT: Final = 1
+_STATE_STEP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
+"""Samples between two such points see one state of the model, which moves more slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """A ring of samples."""
+
+    per_second: int
+    kept: int
+    feature: Feature
+    read: Callable[[BoardState, Surroundings, int], float]
+    """By the state, the slot and the sample's number."""
+
+
+def _busy(read: Callable[[BoardState], float], feature: Feature) -> _Buffer:
+    return _Buffer(
+        UTILIZATION_SAMPLES_PER_SECOND,
+        99,
+        feature,
+        lambda state, _, place: percent(sampled_busy(read(state), place)),
+    )
+
+
+def _power(state: BoardState, around: Surroundings, place: int) -> float:
+    time = place * NANOSECONDS_PER_SECOND // _POWER_SAMPLES_PER_SECOND
+    return 1000.0 * instant_watts(state, around, time)
+
+
+def _clock(read: Callable[[BoardState], float]) -> _Buffer:
+    return _Buffer(
+        UTILIZATION_SAMPLES_PER_SECOND,
+        100,
+        Feature.CLOCKS,
+        lambda state, _, __: round(read(state) / 1e6),
+    )
+
+
+_POWER_SAMPLES_PER_SECOND: Final = 50
+_BUFFERS: Final[Mapping[int, _Buffer]] = {
+    0: _Buffer(_POWER_SAMPLES_PER_SECOND, 119, Feature.POWER, _power),
+    1: _busy(lambda state: state.load.gpu_busy, Feature.UTILIZATION),
+    2: _busy(lambda state: state.memory_controller_busy, Feature.UTILIZATION),
+    3: _busy(lambda state: state.load.encoder, Feature.ENCODER_DECODER),
+    4: _busy(lambda state: state.load.decoder, Feature.ENCODER_DECODER),
+    5: _clock(lambda state: state.electrical.sm_clock_hertz),
+    6: _clock(lambda state: state.electrical.memory_clock_hertz),
+    8: _busy(lambda state: state.load.jpeg, Feature.JPEG),
+    9: _busy(lambda state: state.load.ofa, Feature.OFA),
+}
+"""By sampling type. Rates and depths as `nvidia-smi -q` tells them of real boards: 99 samples of
+utilization over 16 s, 119 of power over 2.4 s."""
+
+
+def _samples(  # noqa: PLR0913, PLR0917 - the C function's arguments.
+    driver: Driver, device: Handle, kind: Any, since: Any, value_type: Any, count: Any, samples: Any
+) -> None:
+    buffer = _BUFFERS.get(number(kind))
+    if buffer is None:
+        raise Refusal(Code.NOT_SUPPORTED)
+    device.need(buffer.feature)
+    places = _places(buffer, driver.now(), number(since) * 1000)
+    if not places:
+        raise Refusal(Code.NOT_FOUND)
+    put(value_type, _UNSIGNED_INT)
+    if samples is None:
+        put(count, len(places))
+        return
+    places = places[-min(out(count).value, len(places)) :]
+    around = device.around
+    for sample, place in zip(samples, places, strict=False):
+        time = _time(buffer, place)
+        sample.timeStamp = time // 1000
+        state = device.state_at(time - time % _STATE_STEP)
+        sample.sampleValue.uiVal = int(buffer.read(state, around, place))
+    put(count, len(places))
+
+
+def _places(buffer: _Buffer, now: Nanoseconds, seen: Nanoseconds) -> range:
+    """The numbers of the samples that are kept and were not seen."""
+    last = now * buffer.per_second // NANOSECONDS_PER_SECOND
+    first = last - buffer.kept + 1
+    while first <= last and _time(buffer, first) // 1000 * 1000 <= seen:
+        # A timestamp is cut to microseconds; the caller hands that back.
+        first = max(first + 1, seen * buffer.per_second // NANOSECONDS_PER_SECOND)
+    return range(first, last + 1)
+
+
+def _time(buffer: _Buffer, place: int) -> Nanoseconds:
+    return place * NANOSECONDS_PER_SECOND // buffer.per_second
+
+
+SAMPLES: Final[Mapping[str, Callable[..., None]]] = {"nvmlDeviceGetSamples": _samples}

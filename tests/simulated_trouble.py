@@ -1,0 +1,76 @@
+"""A small simulated node with faults of the test's choice."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.simulated.library import SimulatedLibrary
+from rightsizer.telemetry.simulated.node import Node
+from rightsizer.telemetry.simulated.scenario import Scenario, load_scenario
+from rightsizer.telemetry.simulated.source import SimulatedSource
+from simulated_driver import MIDNIGHT, Bench
+
+__all__ = ["driver_with", "one_field", "scenario_with", "snapshots"]
+
+SECOND = NANOSECONDS_PER_SECOND
+HEAD = """\
+name: trouble
+boards: [{board: H100-SXM5-80GB, count: 3}, {board: T4, persistence: false}]
+workloads:
+  - name: train
+    gpus: [0, 1]
+    memory_gib: 10
+    allocator: growing
+    phases: [{activity: matrix_training, state: compute_bound}]
+  - name: cut
+    instances: ["2/0"]
+    memory_gib: 10
+    allocator: growing
+    phases: [{activity: matrix_training, state: compute_bound}]
+faults:
+"""
+RECUT = "{kind: mig, gpus: [2], after: 30, for: 60, profiles: [3g.40gb, 2g.20gb]}"
+
+
+def scenario_with(folder: Path, *faults: str) -> Scenario:
+    """A small node with faults."""
+    file = folder / "trouble.yaml"
+    file.write_text(HEAD + "".join(f"  - {fault}\n" for fault in (RECUT, *faults)), "utf-8")
+    return load_scenario(str(file), built_in())
+
+
+@contextmanager
+def driver_with(folder: Path, *faults: str) -> Iterator[Bench]:
+    """The library over such a node, initialized at its start."""
+    node = Node(scenario_with(folder, *faults), built_in(), MIDNIGHT)
+    bench = Bench(node, SimulatedLibrary(node, lambda: bench.time), MIDNIGHT)
+    use_library(bench.library)
+    pynvml.nvmlInit()
+    try:
+        yield bench
+    finally:
+        bench.library.faults.clear()
+        use_library(None)
+
+
+def snapshots(folder: Path, seconds: int, *faults: str) -> list[Snapshot]:
+    """A snapshot of the model every second."""
+    scenario = scenario_with(folder, *faults)
+    source = SimulatedSource(
+        scenario, built_in(), start=MIDNIGHT, interval=SECOND, duration=seconds * SECOND
+    )
+    return list(iter(source.read, None))
+
+
+def one_field(gpu: Any, number: int, scope: int = 0) -> int:
+    """The value of a field."""
+    (found,) = pynvml.nvmlDeviceGetFieldValues(gpu, [(number, scope)])
+    assert found.nvmlReturn == 0
+    return int({1: found.value.uiVal, 3: found.value.ullVal}[found.valueType])

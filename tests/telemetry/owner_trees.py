@@ -1,0 +1,28 @@
+"""Trees like procfs with processes and GPUs in them, for tests of owners."""
+
+from pathlib import Path
+
+__all__ = ["write_gpu", "write_process"]
+
+
+def write_process(root: Path, pid: int, *, cgroup: str, session: int = 0, start: int = 0) -> None:
+    """A process in a tree like procfs; its name is as nasty as the kernel allows."""
+    folder = root / str(pid)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cgroup").write_text(cgroup)
+    fields = ["S", "1", "1", str(session), *["0"] * 15, str(start), "0"]
+    (folder / "stat").write_text(f"{pid} (a) b (c) {' '.join(fields)}\n")
+
+
+def write_gpu(root: Path, address: str, minor: int) -> None:
+    """A GPU as NVIDIA's driver shows it in a tree like procfs."""
+    folder = root / "driver/nvidia/gpus" / address
+    folder.mkdir(parents=True)
+    (folder / "information").write_text(
+        "Model: \t\t NVIDIA H100 80GB HBM3\n"
+        "IRQ:   \t\t 185\n"
+        "GPU UUID: \t GPU-12345678-90ab-cdef-1234-567890abcdef\n"
+        f"Bus Location: \t {address}\n"
+        f"Device Minor: \t {minor}\n"
+        "GPU Excluded:\t No\n"
+    )

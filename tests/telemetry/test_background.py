@@ -1,0 +1,231 @@
+"""Values fetched on a thread of their own: a fetch that hangs or fails delays nobody."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from rightsizer.domain.snapshot import CollectorOutcome
+from rightsizer.telemetry.background import Background, Fetched
+
+PATIENCE_SECONDS = 10.0
+
+
+@dataclass
+class Well:
+    """Something to fetch from, and the clock beside it."""
+
+    now: float = 1000.0
+    fetches: int = 0
+    error: Exception | None = None
+    gate: threading.Event = field(default_factory=threading.Event)
+    threads: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+    def fetch(self) -> int:
+        """The number of the fetch; waits while the gate is closed."""
+        self.fetches += 1
+        self.threads.add(threading.current_thread().name)
+        number = self.fetches
+        self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return number
+
+
+@contextmanager
+def fetching(well: Well, interval_seconds: float = 10.0) -> Iterator[Background[int]]:
+    """A background over the well; values stand for a minute."""
+    background = Background(
+        "well",
+        well.fetch,
+        interval_seconds=interval_seconds,
+        hold_seconds=60.0,
+        now=lambda: well.now,
+    )
+    try:
+        yield background
+    finally:
+        well.gate.set()
+        background.close()
+
+
+def fetched(background: Background[int]) -> Fetched[int]:
+    """What stands once the fetch under way has ended."""
+    return background.latest(PATIENCE_SECONDS)
+
+
+def eventually(background: Background[int], is_so: Callable[[Fetched[int]], bool]) -> Fetched[int]:
+    """What stands when something has come to be so; a thread that was let go needs a moment."""
+    for _ in range(500):
+        latest = background.latest()
+        if is_so(latest):
+            return latest
+        time.sleep(0.005)
+    pytest.fail(f"it never came to pass: {latest}")
+
+
+def test_nothing_stands_before_the_first_fetch() -> None:
+    """And nothing is fetched before somebody asks."""
+    well = Well()
+    well.gate.clear()
+    with fetching(well) as background:
+        assert well.fetches == 0
+        assert background.name == "well"
+        latest = background.latest()
+        assert (latest.value, latest.error) == (None, "nothing was fetched yet")
+        assert not latest.outcome.success
+
+
+def test_value_stands_until_the_next_is_due() -> None:
+    """However often it is asked for, it is fetched once in an interval, on its own thread."""
+    well = Well()
+    with fetching(well) as background:
+        assert fetched(background).value == 1
+        for second in range(10):
+            well.now = 1000.0 + second
+            assert background.latest().value == 1
+        assert well.fetches == 1
+        well.now = 1010.0
+        assert fetched(background).value == 2
+        assert well.fetches == 2
+    assert well.threads == {"well"}
+
+
+def test_hung_fetch_delays_nobody() -> None:
+    """While it hangs the former value stands; then it is too old, and the reason is told."""
+    well = Well()
+    with fetching(well) as background:
+        fetched(background)
+        well.gate.clear()
+        well.now = 1010.0
+        assert background.latest().value == 1
+        well.now = 1060.0
+        assert background.latest().value == 1
+        well.now = 1061.0
+        late = background.latest()
+        assert (late.value, late.error) == (None, "it is too old")
+        well.gate.set()
+        assert eventually(background, lambda latest: latest.value == 2).error is None
+    assert well.fetches == 2
+
+
+def test_hung_fetch_is_a_failure_in_the_end() -> None:
+    """One that takes longer than the interval is told as such; the value stands for its time."""
+    well = Well()
+    with fetching(well, interval_seconds=0.02) as background:
+        fetched(background)
+        well.gate.clear()
+        well.now += 1.0
+        hung = eventually(background, lambda latest: latest.error is not None)
+        assert hung.value == 1
+        assert (hung.error or "").startswith("no answer for ")
+        assert not hung.outcome.success
+        assert hung.outcome.duration_seconds > 0.02
+        well.gate.set()
+        assert eventually(background, lambda latest: latest.error is None).value != 1
+
+
+def test_failure_keeps_the_former_value_until_its_time() -> None:
+    """A failed attempt does not renew the value; when that is too old, the error is left."""
+    well = Well()
+    with fetching(well) as background:
+        fetched(background)
+        well.error = OSError("connection refused")
+        for seconds in (10, 20, 60):
+            well.now = 1000.0 + seconds
+            failed = fetched(background)
+            assert (failed.value, failed.error) == (1, "connection refused")
+        well.now = 1061.0
+        assert (background.latest().value, background.latest().error) == (
+            None,
+            "connection refused",
+        )
+        well.error, well.now = None, 1100.0
+        renewed = fetched(background)
+        assert (renewed.value, renewed.error) == (well.fetches, None)
+
+
+def test_error_without_words_is_told_by_its_name() -> None:
+    """Some exceptions say nothing."""
+    well = Well(error=TimeoutError())
+    with fetching(well) as background:
+        assert fetched(background).error == "TimeoutError()"
+
+
+def test_outcome_is_that_of_the_last_attempt() -> None:
+    """Success and duration, of attempts that fail too."""
+    well = Well()
+    with fetching(well) as background:
+        succeeded = fetched(background).outcome
+        well.error = OSError("no")
+        well.now += 10.0
+        failed = fetched(background).outcome
+    assert succeeded == CollectorOutcome(True, succeeded.duration_seconds)
+    assert failed == CollectorOutcome(False, failed.duration_seconds)
+    assert succeeded.duration_seconds > 0
+    assert failed.duration_seconds > 0
+
+
+def test_refresh_fetches_at_the_next_chance() -> None:
+    """Whoever knows that the value has changed need not wait for the interval."""
+    well = Well()
+    with fetching(well) as background:
+        fetched(background)
+        background.refresh()
+        assert fetched(background).value == 2
+        assert fetched(background).value == 2
+        well.now = 1010.0
+        assert fetched(background).value == 3
+
+
+def test_refresh_during_a_fetch_is_a_fetch_after_it() -> None:
+    """What is under way may have looked before the change."""
+    well = Well()
+    well.gate.clear()
+    with fetching(well) as background:
+        background.latest()
+        background.refresh()
+        well.gate.set()
+        assert eventually(background, lambda latest: latest.value == 2).error is None
+    assert well.fetches == 2
+
+
+def test_value_is_as_old_as_its_fetch() -> None:
+    """One that nobody asked for in a long time is not new because somebody asks now."""
+    well, fetched_by_now = Well(), threading.Event()
+
+    def now() -> float:
+        told = well.now
+        if threading.current_thread().name == "well":
+            fetched_by_now.set()
+        return told
+
+    background = Background("well", well.fetch, interval_seconds=10.0, hold_seconds=60.0, now=now)
+    background.latest()
+    assert fetched_by_now.wait(PATIENCE_SECONDS)
+    well.now, well.error = 1061.0, OSError("gone")
+    assert fetched(background).value is None
+    background.close()
+
+
+def test_close_ends_the_thread() -> None:
+    """At once where it is idle; a fetch that hangs keeps nobody, and ends with its thread."""
+    before = set(threading.enumerate())
+    well = Well()
+    with fetching(well) as background:
+        fetched(background)
+        well.gate.clear()
+        well.now = 1010.0
+        background.latest()
+        background.close()
+        (left,) = set(threading.enumerate()) - before
+        assert left.daemon
+        well.gate.set()
+        left.join(PATIENCE_SECONDS)
+        assert not left.is_alive()

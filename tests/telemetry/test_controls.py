@@ -1,0 +1,84 @@
+"""What somebody asks of the telemetry, from any thread, for a time or until it is taken back."""
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvml_driver import tick
+from rightsizer.domain.units import nanoseconds
+from rightsizer.edge.clock import FastClock
+from rightsizer.telemetry.controls import Controls, Held, Release
+
+
+def test_nothing_is_released_at_first() -> None:
+    """Neither GPUs nor counters, and there is nothing to take back."""
+    controls = Controls(FastClock(0))
+    assert [controls.released(held) for held in Held] == [None, None]
+    assert [controls.resume(held) for held in Held] == [False, False]
+
+
+@pytest.mark.parametrize("held", Held)
+def test_release_stands_until_it_is_taken_back(held: Held) -> None:
+    """Without a time it lasts for days, and it is of one thing alone."""
+    clock = FastClock(5)
+    controls = Controls(clock)
+    release = controls.release(held)
+    assert release == Release(held, 5, None)
+    tick(clock, 1e6)
+    assert controls.released(held) is release
+    assert [controls.released(other) for other in Held if other is not held] == [None]
+    assert controls.resume(held)
+    assert controls.released(held) is None
+    assert not controls.resume(held)
+
+
+@given(st.floats(0.001, 1e6), st.floats(0, 2e6))
+def test_release_for_a_time_ends_by_itself(for_seconds: float, later_seconds: float) -> None:
+    """To the nanosecond, on the steady clock."""
+    clock = FastClock(0)
+    controls = Controls(clock)
+    release = controls.release(Held.COUNTERS, for_seconds)
+    assert release.until == nanoseconds(for_seconds)
+    tick(clock, later_seconds)
+    is_over = nanoseconds(later_seconds) >= nanoseconds(for_seconds)
+    assert (controls.released(Held.COUNTERS) is None) is is_over
+    assert controls.resume(Held.COUNTERS) is not is_over
+
+
+def test_a_second_release_replaces_the_first() -> None:
+    """Who asks again means the time from now on."""
+    clock = FastClock(0)
+    controls = Controls(clock)
+    controls.release(Held.GPUS, 10.0)
+    tick(clock, 9)
+    again = controls.release(Held.GPUS, 10.0)
+    tick(clock, 9)
+    assert controls.released(Held.GPUS) is again
+    controls.release(Held.GPUS)
+    tick(clock, 1000)
+    assert controls.released(Held.GPUS) is not None
+
+
+def test_any_thread_may_ask() -> None:
+    """Releases and ends from many threads leave one of the two, and raise nothing."""
+    controls = Controls(FastClock(0))
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(200):
+                controls.release(Held.GPUS, 1e-9)
+                controls.released(Held.GPUS)
+                controls.resume(Held.GPUS)
+        except Exception as error:  # noqa: BLE001 - the test is that there is none.
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert controls.released(Held.GPUS) is None

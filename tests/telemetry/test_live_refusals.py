@@ -1,0 +1,217 @@
+"""Whatever the driver refuses, the agent samples on and reports the rest, unchanged."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+import pynvml
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from garbled_driver import Garbled, shapes_of
+from refusals import CODES, ENUMERATION, Run, asked_of, costs_of, usual, watch
+from rightsizer.domain.reading import Missing, Reading
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.telemetry.nvml.collectors import COLLECTORS
+from rightsizer.telemetry.simulated.library import SimulatedLibrary
+from simulated_driver import node_of
+
+NOT_SUPPORTED, UNKNOWN = pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_UNKNOWN
+OPENING = frozenset(
+    {"nvmlInitWithFlags", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"}
+)
+"""Without these there is nothing to ask."""
+IDENTITY = frozenset({"nvmlDeviceGetUUID"})
+"""Without these a device goes by another name."""
+SCENARIOS = ("eight-gpu-node", "a100-mig", "zoo")
+FAST = frozenset(
+    signal for collector in COLLECTORS if not collector.is_slow for signal in collector.signals
+)
+"""What a device must give one of to be read at all."""
+
+Refused = Mapping[str, int]
+"""Codes by function."""
+
+
+@cache
+def functions(scenario: str) -> tuple[str, ...]:
+    """What is asked, but for what everything rests on."""
+    return tuple(name for name in asked_of(scenario) if name not in OPENING | IDENTITY)
+
+
+@cache
+def questions(scenario: str) -> tuple[str, ...]:
+    """Those that are asked of a device."""
+    of_devices = ("nvmlDevice", "nvmlGpmQuery", "nvmlGpmSampleGet", "nvmlGpmMig")
+    return tuple(name for name in functions(scenario) if name.startswith(of_devices))
+
+
+@cache
+def family(scenario: str, index: int) -> tuple[str, ...]:
+    """The uuids of a GPU and its instances."""
+    unit = node_of(scenario).units[index]
+    return unit.device.uuid, *(instance.device.uuid for instance in unit.instances)
+
+
+def check_rest(before: Reading, after: Reading, refused: Iterable[str]) -> None:
+    """A reading is what it was, but for what the refused functions tell."""
+    names = frozenset(refused)
+    missing, otherwise = costs_of(names)
+    for signal, value in before.values.items():
+        now = after.get(signal)
+        if now is None:
+            assert signal in missing, f"{signal} is missing without {sorted(names)}"
+        elif signal not in otherwise:
+            assert now == value, f"{signal} is another without {sorted(names)}"
+        elif value:
+            assert now, f"{signal} is 0 without {sorted(names)}"
+    if before.processes is not None and Signal.PROCESS_COUNT not in missing:
+        assert after.processes is not None
+        assert [found.pid for found in after.processes] == [
+            found.pid for found in before.processes
+        ]
+
+
+def check_device(snapshot: Snapshot, before: Reading, refused: Refused) -> None:
+    """A device is read as far as it was not refused, or down for a reason that it gave."""
+    after = snapshot.readings.get(before.uuid)
+    if after is not None:
+        check_rest(before, after, refused)
+        return
+    reasons = {CODES[code] for code in refused.values()}
+    down = snapshot.down.get(before.uuid)
+    if down is None:
+        assert ENUMERATION & refused.keys()
+        assert before.uuid.startswith("MIG-")
+    else:
+        assert down.reason in reasons
+        missing, _ = costs_of(refused)
+        assert down.reason is Missing.LOST or not before.values.keys() & FAST - missing
+
+
+def check_node(scenario: str, snapshot: Snapshot, refused: Mapping[int, Refused]) -> None:
+    """Each GPU, with its instances, by what it was refused."""
+    before = usual(scenario).last.readings
+    for index in range(len(node_of(scenario).units)):
+        for uuid in family(scenario, index):
+            check_device(snapshot, before[uuid], refused.get(index, {}))
+
+
+def refusing(scenario: str, refused: Mapping[int, Refused]) -> Callable[[SimulatedLibrary], None]:
+    """A driver that refuses some functions on some GPUs."""
+
+    def prepare(library: SimulatedLibrary) -> None:
+        for index, codes in refused.items():
+            for name, code in codes.items():
+                library.faults.answer(name, code, family(scenario, index)[0])
+
+    return prepare
+
+
+@pytest.mark.parametrize(
+    ("scenario", "gpus", "codes"),
+    [
+        ("eight-gpu-node", (1, 2, 3, 4, 5, 6, 7), tuple(CODES)),
+        ("a100-mig", (1, 5, 6, 7), (NOT_SUPPORTED, UNKNOWN)),
+    ],
+)
+def test_each_function_alone_costs_no_more_than_it_tells(
+    scenario: str, gpus: Sequence[int], codes: Sequence[int]
+) -> None:
+    """The GPU that is refused gives the rest, its neighbors give everything."""
+    pairs = [(name, code) for code in codes for name in questions(scenario)]
+    for start in range(0, len(pairs), len(gpus)):
+        dealt = zip(gpus, pairs[start : start + len(gpus)], strict=False)
+        refused = {index: {name: code} for index, (name, code) in dealt}
+        check_node(scenario, watch(scenario, refusing(scenario, refused)).last, refused)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_any_refusals_of_any_gpus_cost_no_more_than_they_tell(
+    scenario: str, data: st.DataObject
+) -> None:
+    """Whichever functions each GPU refuses, and however: no GPU costs another anything."""
+    codes = st.dictionaries(
+        st.sampled_from(questions(scenario)), st.sampled_from(list(CODES)), max_size=20
+    )
+    indices = st.integers(0, len(node_of(scenario).units) - 1)
+    refused = data.draw(st.dictionaries(indices, codes, max_size=4))
+    check_node(scenario, watch(scenario, refusing(scenario, refused)).last, refused)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_what_no_gpu_supports_is_asked_once(scenario: str, data: st.DataObject) -> None:
+    """Whatever a driver lacks or refuses for good costs nothing once each GPU is awake."""
+    names = st.sets(st.sampled_from(functions(scenario)), max_size=20)
+    lacking, refused = data.draw(names), data.draw(names)
+
+    def prepare(library: SimulatedLibrary) -> None:
+        for name in lacking:
+            library.faults.remove(name)
+        for name in refused:
+            library.faults.answer(name, NOT_SUPPORTED)
+
+    run = watch(scenario, prepare, ticks=10, slow_interval_seconds=2.0)
+    gone = dict.fromkeys(lacking | refused, NOT_SUPPORTED)
+    check_node(scenario, run.snapshots[1], dict.fromkeys(range(12), gone))
+    if not any(snapshot.down for snapshot in run.snapshots):
+        asked = {name for calls in run.calls[4:] for name in calls}
+        assert not asked & refused
+
+
+@pytest.mark.parametrize("name", sorted(OPENING))
+def test_without_what_all_rests_on_nothing_is_made_up(name: str) -> None:
+    """No reading then, and a snapshot that says why."""
+    run = watch("eight-gpu-node", lambda library: library.faults.answer(name, NOT_SUPPORTED))
+    for snapshot in run.snapshots:
+        assert not snapshot.readings
+        assert snapshot.trouble or snapshot.down
+
+
+def test_a_gpu_without_a_name_of_its_own_is_read_all_the_same() -> None:
+    """It goes by its index, and its instances by their places on it."""
+    run = watch("a100-mig", lambda library: library.faults.answer("nvmlDeviceGetUUID", UNKNOWN))
+    before = usual("a100-mig").last
+    for known, found in zip(before.devices, run.last.devices, strict=True):
+        assert found.uuid.startswith(f"index:{known.index}")
+        check_rest(before.readings[known.uuid], run.last.readings[found.uuid], ())
+
+
+@pytest.mark.parametrize("garbage", [2**32 - 1, 2**64 - 1])
+def test_garbage_is_no_reading(garbage: int) -> None:
+    """All ones mean that there is no value, whichever function answers so."""
+    scenario, gpus = "eight-gpu-node", range(1, 8)
+    names, before = questions(scenario), usual(scenario).last
+    impossible = frozenset(shapes_of(garbage))
+    for start in range(0, len(names), len(gpus)):
+        dealt = dict(zip(gpus, names[start : start + len(gpus)], strict=False))
+        run = watch(scenario, lambda library, dealt=dealt: Garbled(library, dealt, garbage))
+        for index in range(8):
+            (uuid,) = family(scenario, index)
+            found = run.last.readings[uuid]
+            told = {dealt[index]} if index in dealt else set()
+            check_garbled(before.readings[uuid], found, told)
+            assert not impossible & set(found.values.values()), told
+        for device in run.last.devices:
+            told = dealt.get(device.index)
+            assert not impossible & set(numbers(asdict(device))), told
+
+
+def check_garbled(before: Reading, after: Reading, garbled: set[str]) -> None:
+    """A reading is what it was, but for what the garbled functions tell."""
+    missing, otherwise = costs_of(garbled)
+    for signal, value in before.values.items():
+        if signal not in missing | otherwise:
+            assert after.get(signal) == value, f"{signal} after garbage from {garbled}"
+
+
+def numbers(fields: Mapping[str, Any]) -> list[float]:
+    """The numbers among some fields."""
+    return [value for value in fields.values() if isinstance(value, int | float)]

@@ -1,0 +1,200 @@
+"""Containers without Kubernetes: by identifier, by name where the engine may be asked."""
+
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+from owner_trees import write_process
+
+from rightsizer.telemetry.owners.container_engine import (
+    EngineError,
+    container_names,
+    name_of,
+)
+from rightsizer.telemetry.owners.known import KnownOwners
+from rightsizer.telemetry.owners.settings import OwnerSettings
+
+ID, OTHER = "ab12" * 16, "cd34" * 16
+
+
+class Engine:
+    """A container engine's HTTP interface on a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.containers: Any = []
+        self.status = 200
+        self.paths: list[str] = []
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Answer for as long as the block lasts."""
+        engine = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                engine.paths.append(self.path)
+                body = engine.containers
+                raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+                self.send_response(engine.status)
+                self.send_header("Content-Length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def address_string(self) -> str:
+                return "local"
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        with socketserver.ThreadingUnixStreamServer(str(self.path), Handler) as server:
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+            thread.start()
+            try:
+                yield
+            finally:
+                server.shutdown()
+                thread.join()
+        self.path.unlink()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    """An engine that knows one container and does not run yet."""
+    found = Engine(tmp_path / "docker.sock")
+    found.containers = [{"Id": ID, "Names": ["/trainer"], "Labels": {}}]
+    return found
+
+
+def names(engine: Engine, maximum_bytes: int = 2**20) -> dict[str, str]:
+    """What the engine says."""
+    found = container_names(engine.path, timeout_seconds=5, maximum_bytes=maximum_bytes)
+    return dict(found)
+
+
+def test_names_of_containers(engine: Engine) -> None:
+    """Docker's own interface is asked, by its path without a version."""
+    with engine.running():
+        assert names(engine) == {ID: "trainer"}
+    assert engine.paths == ["/containers/json"]
+
+
+@pytest.mark.parametrize(
+    ("container", "name"),
+    [
+        ({"Names": ["/trainer"]}, "trainer"),
+        (
+            {
+                "Names": ["/shop-llm-2"],
+                "Labels": {
+                    "com.docker.compose.project": "shop",
+                    "com.docker.compose.service": "llm",
+                },
+            },
+            "shop/llm",
+        ),
+        (
+            {
+                "Names": ["/llm.2.x7"],
+                "Labels": {"com.docker.swarm.service.name": "shop_llm"},
+            },
+            "shop_llm",
+        ),
+        ({"Names": [], "Labels": None}, ""),
+        ({"Names": ["/bad\nname"], "Labels": {"com.docker.swarm.service.name": 7}}, ""),
+        ({"Names": "x" * 300}, ""),
+        ({}, ""),
+    ],
+)
+def test_service_goes_before_name(container: dict[str, Any], name: str) -> None:
+    """A service's next container has its name too; what is no name is none."""
+    assert name_of(container) == name
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (403, b"no", "HTTP status 403"),
+        (200, b"<html>", "no list of containers"),
+        (200, b'{"message": 1}', "no list of containers"),
+        (200, b"[" * 100_000, "no list of containers"),
+        (200, b"[" + b" " * 2**20 + b"]", "more than 1048576 bytes"),
+    ],
+)
+def test_hostile_answers(engine: Engine, status: int, body: bytes, said: str) -> None:
+    """Whatever the engine answers, there are names or one kind of error."""
+    engine.status, engine.containers = status, body
+    with engine.running(), pytest.raises(EngineError, match=said):
+        names(engine)
+
+
+def test_entries_that_are_none_are_passed_over(engine: Engine) -> None:
+    """One bad entry costs the others nothing."""
+    engine.containers = [7, {"Id": "short", "Names": ["/x"]}, {"Id": OTHER}, *engine.containers]
+    with engine.running():
+        assert names(engine) == {ID: "trainer"}
+
+
+def test_an_engine_that_is_away(engine: Engine) -> None:
+    """The message names the socket."""
+    with pytest.raises(EngineError, match=r"docker\.sock cannot be reached: No such file"):
+        names(engine)
+
+
+def on_node(root: Path, socket: str, now: list[float]) -> KnownOwners:
+    """A node with one process in each of two containers."""
+    write_process(root / "proc", 11, cgroup=f"0::/system.slice/docker-{ID}.scope\n")
+    write_process(root / "proc", 12, cgroup=f"0::/user.slice/libpod-{OTHER}.scope/container\n")
+    settings = OwnerSettings(container_socket=socket, kubelet_socket="", first_wait_seconds=5)
+    return KnownOwners.on_host(
+        root / "proc", sysfs=root / "sys", settings=settings, now=lambda: now[0]
+    )
+
+
+def test_nobody_is_asked_unless_told_to(tmp_path: Path) -> None:
+    """dcgm-exporter#238: the control group is enough to tell containers apart."""
+    owners = on_node(tmp_path, "", [0.0])
+    keys = [found.key for pid in (11, 12) if (found := owners.workload_of(pid))]
+    assert keys == ["container:ab12ab12ab12", "container:cd34cd34cd34"]
+    assert owners.collectors() == {}
+
+
+def test_names_where_the_engine_may_be_asked(tmp_path: Path, engine: Engine) -> None:
+    """A container that the engine does not know keeps its short identifier."""
+    with engine.running():
+        owners = on_node(tmp_path, str(engine.path), [0.0])
+        found = [owners.workload_of(pid) for pid in (11, 12)]
+        assert [each.key for each in found if each] == [
+            "container:trainer",
+            "container:cd34cd34cd34",
+        ]
+        assert [each.container for each in found if each] == ["ab12ab12ab12", "cd34cd34cd34"]
+        assert owners.collectors()["container_engine"].success
+    owners.close()
+
+
+def test_a_new_container_is_named_soon(tmp_path: Path, engine: Engine) -> None:
+    """A container that is new to the engine's list is asked for after the floor, and renamed."""
+    now, wait = [0.0], threading.Event()
+    with engine.running():
+        owners = on_node(tmp_path, str(engine.path), now)
+        owners.workload_of(12)
+        engine.containers = [{"Id": OTHER, "Names": ["/new"]}]
+        now[0] = 5.0
+        write_process(tmp_path / "proc", 12, cgroup=f"0::/docker/{OTHER}\n", start=2)
+        for _ in range(500):
+            found = owners.workload_of(12)
+            if found is not None and found.key == "container:new":
+                break
+            wait.wait(0.01)
+            now[0] += 0.01
+        else:
+            pytest.fail("the container was never named")
+    assert now[0] < 30
+    owners.close()

@@ -1,0 +1,196 @@
+"""Pod, container and job by the path of a control group, in every spelling there is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.telemetry.owners.control_group import (
+    ContainerGroup,
+    JobGroup,
+    PodGroup,
+    container_in,
+    job_in,
+    pod_in,
+    unit_in,
+)
+
+UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
+UID_ = UID.replace("-", "_")
+STATIC = "d41d8cd98f00b204e9800998ecf8427e"
+ID, OTHER = "ab12" * 16, "cd34" * 16
+
+
+@pytest.mark.parametrize(
+    ("path", "uid", "container"),
+    [
+        (
+            (
+                f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID_}.slice"
+                f"/cri-containerd-{ID}.scope"
+            ),
+            UID,
+            ID,
+        ),
+        (f"/kubepods.slice/kubepods-pod{UID_}.slice/crio-{ID}.scope", UID, ID),
+        (f"/kubepods.slice/kubepods-pod{UID_}.slice/crio-{ID}.scope/container", UID, ID),
+        (
+            (
+                f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{UID_}.slice"
+                f"/docker-{ID}.scope"
+            ),
+            UID,
+            ID,
+        ),
+        (f"/kubepods/burstable/pod{UID}/{ID}", UID, ID),
+        (f"/kubepods/pod{UID}/{ID}", UID, ID),
+        (f"/kubepods/besteffort/pod{UID}", UID, ""),
+        # A static pod goes by the hash of its manifest.
+        (f"/kubepods/burstable/pod{STATIC}/{ID}", STATIC, ID),
+        (f"/kubepods.slice/kubepods-pod{STATIC}.slice/crio-{ID}.scope", STATIC, ID),
+        # kind: the node itself is a container.
+        (f"/docker/{OTHER}/kubelet/kubepods/burstable/pod{UID}/{ID}", UID, ID),
+        (
+            (
+                f"/system.slice/docker-{OTHER}.scope/kubelet.slice/kubelet-kubepods.slice"
+                f"/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod{UID_}.slice"
+                f"/cri-containerd-{ID}.scope"
+            ),
+            UID,
+            ID,
+        ),
+        # A container engine inside of a pod's container.
+        (f"/kubepods/burstable/pod{UID}/{ID}/docker/{OTHER}", UID, ID),
+        # Seen from within a control group namespace.
+        (f"/../../kubepods-burstable-pod{UID_}.slice/cri-containerd-{ID}.scope", UID, ID),
+        (f"/../pod{UID}/{ID}", UID, ID),
+        # containerd with the wrong driver.
+        (
+            (
+                f"/system.slice/containerd.service/kubepods-burstable-pod{UID_}.slice"
+                f":cri-containerd:{ID}"
+            ),
+            UID,
+            ID,
+        ),
+    ],
+)
+def test_pods(path: str, uid: str, container: str) -> None:
+    """Both drivers, all runtimes, nested or not."""
+    assert pod_in([path]) == PodGroup(uid, container)
+
+
+def test_pod_is_found_in_any_hierarchy() -> None:
+    """With version 1, the memory controller may know what systemd's hierarchy does not."""
+    assert pod_in(["/", "/init.scope", f"/kubepods/pod{UID}/{ID}"]) == PodGroup(UID, ID)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "",
+        "/system.slice/kubelet.service",
+        f"/machine.slice/machine-libpod_pod_{ID}.slice/libpod-{OTHER}.scope",
+        f"/docker/{ID}",
+        f"/kubepods/burstable/pod{UID}0/{ID}",
+        f"/kubepods/burstable/mypod{UID}/{ID}",
+        "/kubepods/burstable/pod-of-mine",
+    ],
+)
+def test_what_is_no_pod(path: str) -> None:
+    """Near misses are not taken for pods."""
+    assert pod_in([path]) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "engine", "container"),
+    [
+        (f"/docker/{ID}", "docker", ID),
+        (f"/system.slice/docker-{ID}.scope", "docker", ID),
+        (f"/docker/{ID}/init", "docker", ID),
+        (f"/system.slice/nerdctl-{ID}.scope", "nerdctl", ID),
+        (f"/default/{ID}", "default", ID),
+        (f"/machine.slice/libpod-{ID}.scope", "libpod", ID),
+        (f"/machine.slice/libpod-{ID}.scope/container", "libpod", ID),
+        (
+            f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container",
+            "libpod",
+            ID,
+        ),
+        (
+            (
+                "/user.slice/user-1000.slice/user@1000.service/user.slice/user-libpod_pod_"
+                f"{OTHER}.slice/libpod-{ID}.scope"
+            ),
+            "libpod",
+            ID,
+        ),
+        (f"/system.slice/cri-containerd-{ID}.scope", "cri-containerd", ID),
+        # The host's engine knows the outer one.
+        (f"/system.slice/docker-{ID}.scope/docker/{OTHER}", "docker", ID),
+        (f"/{ID}", "", ID),
+    ],
+)
+def test_containers(path: str, engine: str, container: str) -> None:
+    """Docker, containerd and Podman, with root or without."""
+    assert container_in([path]) == ContainerGroup(container, engine)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        f"/machine.slice/libpod-conmon-{ID}.scope",
+        f"/process_api/{ID[:32]}",
+        f"/x/{ID}0",
+        f"/x/y{ID}",
+        "/system.slice/docker.service",
+    ],
+)
+def test_what_is_no_container(path: str) -> None:
+    """A container's monitor is not in it, and other numbers are no identifiers."""
+    assert container_in([path]) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "job", "step"),
+    [
+        ("/slurm/uid_1000/job_4711/step_0", "4711", "0"),
+        ("/slurm/uid_1000/job_4711/step_0/task_3", "4711", "0"),
+        ("/slurm_node7/uid_0/job_1/step_batch", "1", "batch"),
+        ("/slurm/uid_1000/job_4711", "4711", ""),
+        ("/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0", "4711", "0"),
+        ("/system.slice/slurmstepd.scope/job_4711/step_extern/user/task_special", "4711", "extern"),
+        ("/system.slice/node7_slurmstepd.scope/job_4711/step_interactive", "4711", "interactive"),
+    ],
+)
+def test_jobs(path: str, job: str, step: str) -> None:
+    """Both versions, one daemon on a node or several."""
+    assert job_in(["/", path]) == JobGroup(job, step)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/system.slice/slurmstepd.scope/system",
+        "/system.slice/slurmd.service",
+        "/user.slice/job_4711/step_0",
+        "/slurm/uid_1000/job_x/step_0",
+    ],
+)
+def test_what_is_no_job(path: str) -> None:
+    """Slurm's own daemons run no job."""
+    assert job_in([path]) is None
+
+
+@given(
+    st.lists(st.text(alphabet="/podkubes.slice-_:0123456789abcdef@\n", max_size=120), max_size=3)
+)
+def test_any_path_is_read(paths: list[str]) -> None:
+    """Whatever a path says, it is taken for something or for nothing."""
+    pod, container, job = pod_in(paths), container_in(paths), job_in(paths)
+    assert pod is None or len(pod.uid) in (32, 36)
+    assert container is None or len(container.id) == 64
+    assert job is None or job.job.isdecimal()
+    assert unit_in(paths) is None or "/" not in str(unit_in(paths))

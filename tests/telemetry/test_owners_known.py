@@ -1,0 +1,173 @@
+"""All owners as one: precedence, memory, bounds, and what is told of their health."""
+
+import os
+import pwd
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from owner_trees import write_process
+from structlog.testing import capture_logs
+
+from rightsizer.domain.workload import Workload, WorkloadKind
+from rightsizer.telemetry.owners.known import SOURCES, KnownOwners
+from rightsizer.telemetry.owners.roll import OTHERS, Roll
+from rightsizer.telemetry.owners.session import SessionOwners
+from rightsizer.telemetry.owners.settings import SOURCE_NAMES, OwnerSettings
+from rightsizer.telemetry.owners.user import UserOwners
+
+UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
+ID = "ab12" * 16
+
+
+def on_node(root: Path, **changes: object) -> KnownOwners:
+    """All sources over a tree like procfs; nobody is asked over a socket."""
+    settings = OwnerSettings(kubelet_socket="", pod_log_folder="", **changes)  # type: ignore[arg-type]
+    return KnownOwners.on_host(root, sysfs=root / "sys", settings=settings)
+
+
+def key_of(owners: KnownOwners, pid: int) -> str | None:
+    """The key of a process's workload."""
+    found = owners.workload_of(pid)
+    return found.key if found else None
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        (f"/docker/{ID}/kubepods/pod{UID}/{ID}", f"kubernetes:{UID}"),
+        (f"/system.slice/slurmstepd.scope/job_7/step_0/docker/{ID}", "slurm:7"),
+        (f"/system.slice/docker-{ID}.scope", "container:ab12ab12ab12"),
+        ("/system.slice/vllm.service", "systemd:vllm.service"),
+        ("/user.slice/user-0.slice/session-3.scope", "session:5@9"),
+    ],
+)
+def test_precedence(tmp_path: Path, path: str, key: str) -> None:
+    """The scheduler goes before the container, the container before the unit."""
+    write_process(tmp_path, 5, cgroup="0::/\n", session=5, start=9)
+    write_process(tmp_path, 11, cgroup=f"0::{path}\n", session=5, start=10)
+    assert key_of(on_node(tmp_path), 11) == key
+
+
+def test_every_source_has_a_name_that_settings_know() -> None:
+    """The registry and the settings list the same sources in the same order."""
+    assert tuple(name for name, _ in SOURCES) == SOURCE_NAMES
+
+
+def test_unknown_source_is_refused() -> None:
+    """The message says which there are."""
+    with pytest.raises(ValueError, match=r"no 'k8s'; choose from kubernetes, slurm"):
+        OwnerSettings(sources=("k8s",))
+
+
+def test_users_are_off_unless_asked_for(tmp_path: Path) -> None:
+    """Nobody's user is looked at by default; if so, units still go before users."""
+    write_process(tmp_path, 11, cgroup="0::/user.slice/session-3.scope\n", session=11, start=9)
+    write_process(tmp_path, 12, cgroup="0::/system.slice/vllm.service\n", session=12, start=9)
+    name = pwd.getpwuid(os.getuid()).pw_name
+    sources = (*OwnerSettings().sources, "user")
+    assert key_of(on_node(tmp_path), 11) == "session:11@9"
+    assert key_of(on_node(tmp_path, sources=sources), 11) == f"user:{name}"
+    assert key_of(on_node(tmp_path, sources=sources), 12) == "systemd:vllm.service"
+
+
+def test_user_without_a_name_has_a_number(tmp_path: Path) -> None:
+    """A container's user is in no file of the host; a process that ended has none."""
+    write_process(tmp_path, 11, cgroup="0::/\n")
+    owners = UserOwners(tmp_path, lambda _: None)
+    assert owners.workload_of(12) is None
+    found = owners.workload_of(11)
+    assert found == Workload(f"user:{os.getuid()}", WorkloadKind.USER, str(os.getuid()))
+
+
+def test_a_real_process_has_a_user() -> None:
+    """A process of our own is ours."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        found = UserOwners(Path("/proc"), lambda user: f"number {user}").workload_of(process.pid)
+        process.kill()
+    assert found is None or found.name == f"number {os.getuid()}"
+
+
+def test_reused_pid_is_another_process(tmp_path: Path) -> None:
+    """A PID that was given away again is seen by its start, at once."""
+    owners = on_node(tmp_path)
+    write_process(tmp_path, 11, cgroup="0::/a.service\n", start=100)
+    assert key_of(owners, 11) == "systemd:a.service"
+    write_process(tmp_path, 11, cgroup="0::/b.service\n", start=100)
+    assert key_of(owners, 11) == "systemd:a.service"
+    write_process(tmp_path, 11, cgroup="0::/b.service\n", start=101)
+    assert key_of(owners, 11) == "systemd:b.service"
+
+
+class Given:
+    """A scheduler that gave away what it was told to."""
+
+    def __init__(self, **given: str) -> None:
+        self._given = given
+
+    def workload_of(self, pid: int) -> Workload | None:
+        """A workload for each process."""
+        return Workload(f"w{pid}", WorkloadKind.SESSION, f"w{pid}")
+
+    def allocations(self) -> Mapping[str, tuple[Workload, ...]]:
+        """One workload for each device."""
+        return {
+            device: (Workload(name, WorkloadKind.SLURM, name),)
+            for device, name in self._given.items()
+        }
+
+
+def test_allocations_of_all_schedulers() -> None:
+    """A node may have two; a device that both give away has two holders, each once."""
+    owners = KnownOwners([Given(a="x", b="y"), Given(b="z"), Given(a="x")])
+    assert {
+        device: [each.key for each in found] for device, found in owners.allocations().items()
+    } == {"a": ["x"], "b": ["y", "z"]}
+
+
+def test_named_workloads_are_bounded() -> None:
+    """Beyond the bound all are one; whoever was named keeps his name; it is said once."""
+    now = [0.0]
+    with capture_logs() as logs:
+        owners = KnownOwners([Given()], workloads_maximum=2, now=lambda: now[0])
+        for _ in range(3):
+            assert [key_of(owners, pid) for pid in (1, 2, 3, 4)] == ["w1", "w2", "other", "other"]
+    assert [line["log_level"] for line in logs] == ["warning"]
+    assert logs[0]["workloads_maximum"] == 2
+
+
+def test_room_is_made_by_those_that_end() -> None:
+    """A workload that nobody asks for any more gives its place to the next."""
+    now = [0.0]
+    roll = Roll(1, 30.0, lambda: now[0])
+    first, second = (Workload(key, WorkloadKind.SESSION, key) for key in "ab")
+    assert roll.name(first) is first
+    now[0] = 30.0
+    assert roll.name(second) is OTHERS
+    now[0] = 30.1
+    assert roll.name(second) is second
+    assert len(roll) == 1
+
+
+def test_memory_of_the_roll_is_bounded() -> None:
+    """However many there are in a lifetime, no more are kept than may be named."""
+    now = [0.0]
+    roll = Roll(10, 30.0, lambda: now[0])
+    for number in range(1000):
+        now[0] += 1.0
+        roll.name(Workload(str(number), WorkloadKind.SESSION, ""))
+        assert len(roll) <= 10
+
+
+def test_bound_holds_for_allocations_too() -> None:
+    """Those that were given devices count like those that run."""
+    owners = KnownOwners([Given(a="x", b="y")], workloads_maximum=1)
+    assert owners.allocations()["b"] == (OTHERS,)
+
+
+def test_sources_without_sockets_are_no_collectors(tmp_path: Path) -> None:
+    """Files that everybody can read need no health of their own."""
+    owners = KnownOwners([SessionOwners(tmp_path)])
+    assert owners.collectors() == {}
+    owners.close()

@@ -1,0 +1,50 @@
+"""The key of a pod's workload: it survives the pod, and never joins what is not one."""
+
+import pytest
+
+from rightsizer.domain.workload import WorkloadClass
+from rightsizer.telemetry.owners.pod_owner import PodOwner, owner_of_pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "owner", "workload_class"),
+    [
+        ("vllm-7d4b9c6f5d-x2x9k", "vllm", WorkloadClass.SERVING),
+        ("llama-2-5f6d8b7c4-zzxkw", "llama-2", WorkloadClass.SERVING),
+        ("nightly-eval-29384756-bq7tz", "nightly-eval", WorkloadClass.BATCH),
+        ("bert-worker-0", "bert", WorkloadClass.BATCH),
+        ("bert-master-0", "bert", WorkloadClass.BATCH),
+        ("bert-launcher-12", "bert", WorkloadClass.BATCH),
+        ("finetune-x7k2p", "finetune", WorkloadClass.UNKNOWN),
+        ("llama-2-x7k2p", "llama-2", WorkloadClass.UNKNOWN),
+    ],
+)
+def test_what_changes_from_pod_to_pod_is_left_out(
+    pod: str, owner: str, workload_class: WorkloadClass
+) -> None:
+    """Deployments, cron jobs, training jobs, jobs and daemon sets make names up."""
+    assert owner_of_pod(pod) == PodOwner(owner, workload_class)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        # A stateful set's pod keeps its name, which may as well be a model's version.
+        "llama-2",
+        "web-0",
+        "qwen-72",
+        # Made by hand: vowels, other digits, other lengths.
+        "train-small",
+        "bench-12345",
+        "serve-model1",
+        "run-v2",
+        "a",
+        "worker-0",
+        "x2x9k",
+        "-x2x9k",
+        "7d4b9c6f5d-x2x9",
+    ],
+)
+def test_a_name_of_its_own_stays(pod: str) -> None:
+    """Two workloads under one key would be worse than one under two."""
+    assert owner_of_pod(pod) == PodOwner(pod)

@@ -1,0 +1,144 @@
+"""A Slurm node: jobs by control group, allocations by the site's map of jobs."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from owner_trees import write_process
+
+from rightsizer.domain.device import Device, MigInstance
+from rightsizer.domain.reading import Process
+from rightsizer.domain.workload import WorkloadClass
+from rightsizer.telemetry.owners.holdings import holdings_on
+from rightsizer.telemetry.owners.job_map import JobMapError, read_job_map
+from rightsizer.telemetry.owners.settings import OwnerSettings
+from rightsizer.telemetry.owners.slurm import SlurmOwners
+
+UUID = "GPU-8ba15a3a-9c15-45e7-ad2f-0b1c6b14b9e0"
+GPU = Device(UUID, 3, pci_bus_id="00000000:1B:00.0")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder of jobs."""
+    found = tmp_path / "jobs"
+    found.mkdir()
+    return found
+
+
+@pytest.fixture
+def owners(tmp_path: Path, folder: Path) -> Iterator[SlurmOwners]:
+    """A node with that folder."""
+    settings = OwnerSettings(job_map_folder=str(folder), first_wait_seconds=5)
+    found = SlurmOwners(tmp_path / "proc", tmp_path / "sys", settings, lambda: 0.0)
+    yield found
+    found.close()
+
+
+def held(owners: SlurmOwners, device: Device, *pids: int) -> dict[str, tuple[float, bool]]:
+    """Who holds a device: share, and whether it runs."""
+    processes = [Process(pid, 100) for pid in pids]
+    found = holdings_on(device, processes, owners, owners.allocations())
+    return {each.workload.key: (each.share_ratio, each.has_process) for each in found}
+
+
+def run(root: Path, pid: int, job: int, step: str = "0") -> None:
+    """Start a process in a job's step."""
+    path = f"/system.slice/slurmstepd.scope/job_{job}/step_{step}/user/task_0"
+    write_process(root / "proc", pid, cgroup=f"0::{path}\n")
+
+
+def test_files_are_named_after_devices(folder: Path) -> None:
+    """By index, by index and instance, or by uuid; other files are passed over."""
+    (folder / "3").write_text("4711\n")
+    (folder / "3.7").write_text("1\n2\n\n 2 \n")
+    (folder / UUID).write_text("12_3\n12+1")
+    for name in ("README", "3.7.1", "-1", "GPU-1", ".3.swp"):
+        (folder / name).write_text("9\n")
+    assert read_job_map(folder) == {
+        "index:3": ("4711",),
+        "index:3/gi7": ("1", "2"),
+        UUID: ("12_3", "12+1"),
+    }
+
+
+def test_hostile_files_are_passed_over(folder: Path) -> None:
+    """A pipe does not hang, a large file is cut, and what is no job is none."""
+    os.mkfifo(folder / "0")
+    (folder / "1").mkdir()
+    (folder / "2").symlink_to("/nowhere")
+    (folder / "3").write_bytes(b'a"}\n\xff\xfe\n' + b"x" * 65 + b"\n17\n")
+    (folder / "4").write_text("1234567\n" * 100_000)
+    (folder / "5").write_text("")
+    assert read_job_map(folder) == {"index:3": ("17",), "index:4": ("1234567",)}
+
+
+def test_missing_folder_is_told(folder: Path) -> None:
+    """The message names setting and folder."""
+    with pytest.raises(JobMapError, match=r"job_map_folder: .*elsewhere cannot be listed"):
+        read_job_map(folder / "elsewhere")
+
+
+def test_missing_folder_is_a_failure_of_the_collector(tmp_path: Path) -> None:
+    """An operator who named a folder learns that it is not there."""
+    settings = OwnerSettings(job_map_folder=str(tmp_path / "no"), first_wait_seconds=5)
+    slurm = SlurmOwners(tmp_path, tmp_path, settings, lambda: 0.0)
+    assert slurm.allocations() == {}
+    assert not slurm.outcomes()["slurm_jobs"].success
+    slurm.close()
+
+
+def test_without_slurm_nothing_is_read(tmp_path: Path) -> None:
+    """A node that is none of Slurm's has no such collector."""
+    slurm = SlurmOwners(tmp_path, tmp_path, OwnerSettings(), lambda: 0.0)
+    assert slurm.allocations() == {}
+    assert slurm.outcomes() == {}
+
+
+def test_job_and_step(owners: SlurmOwners, tmp_path: Path) -> None:
+    """The steps of a job are one workload of a batch."""
+    run(tmp_path, 11, 4711, "0")
+    run(tmp_path, 12, 4711, "batch")
+    first, second = owners.workload_of(11), owners.workload_of(12)
+    assert first is not None
+    assert second is not None
+    assert first.key == second.key == "slurm:4711"
+    assert (first.step, second.step) == ("0", "batch")
+    assert first.workload_class is WorkloadClass.BATCH
+
+
+def test_allocation_without_a_process(owners: SlurmOwners, folder: Path, tmp_path: Path) -> None:
+    """slurm-job-exporter#65: a job that was given a GPU and does not use it is seen."""
+    (folder / "3").write_text("4711\n")
+    run(tmp_path, 11, 4712)
+    assert held(owners, GPU) == {"slurm:4711": (1.0, False)}
+    # A job that computes where it was given nothing does not hide it either.
+    assert held(owners, GPU, 11) == {"slurm:4711": (0.0, False), "slurm:4712": (1.0, True)}
+
+
+def test_allocation_of_an_instance(owners: SlurmOwners, folder: Path) -> None:
+    """A file of an instance is about that instance alone."""
+    (folder / "3.7").write_text("4711\n")
+    mig = MigInstance(UUID, "1g.10gb", 7, 0, 1 / 7, 1 / 8)
+    other = MigInstance(UUID, "1g.10gb", 8, 0, 1 / 7, 1 / 8)
+    assert held(owners, Device("MIG-a", 3, mig=mig)) == {"slurm:4711": (1.0, False)}
+    assert held(owners, Device("MIG-b", 3, mig=other)) == {}
+    assert held(owners, GPU) == {}
+
+
+@pytest.mark.parametrize("task", ["12_3", "12+1"])
+def test_a_task_by_its_two_names(
+    owners: SlurmOwners, folder: Path, tmp_path: Path, task: str
+) -> None:
+    """A prolog may write an array's task; the kernel knows the task's own number alone."""
+    (folder / "3").write_text(task)
+    run(tmp_path, 11, 130)
+    assert held(owners, GPU, 11) == {f"slurm:{task}": (1.0, True)}
+
+
+def test_a_stale_map_names_nobody_else(owners: SlurmOwners, folder: Path, tmp_path: Path) -> None:
+    """A number that an epilog forgot is not the number of the job that runs now."""
+    (folder / "3").write_text("100")
+    run(tmp_path, 11, 200)
+    assert held(owners, GPU, 11) == {"slurm:100": (0.0, False), "slurm:200": (1.0, True)}

@@ -1,0 +1,254 @@
+"""Boards: each refuses exactly what the published support matrix says that its kind lacks."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pynvml
+import pytest
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.simulated.feature import ARCHITECTURES, SUPPORT, Feature
+from rightsizer.telemetry.simulated.library import SimulatedLibrary
+from rightsizer.telemetry.simulated.node import Node
+from rightsizer.telemetry.simulated.plan import Scenario, Slot
+from simulated_driver import hour
+
+BOARDS = (
+    *("V100-SXM2-32GB", "T4", "A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIE-40GB", "A10"),
+    *("L4", "L40S", "RTX4090", "H100-SXM5-80GB", "H100-PCIE-80GB", "H200-SXM-141GB"),
+    *("B200", "GB200"),
+)
+SWITCHED = {"A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM5-80GB", "H200-SXM-141GB", "B200", "GB200"}
+LINKED = {"V100-SXM2-32GB", "A100-PCIE-40GB", "H100-PCIE-80GB", *SWITCHED}
+GA100 = {"A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIE-40GB"}
+HOPPER = {"H100-SXM5-80GB", "H100-PCIE-80GB", "H200-SXM-141GB"}
+BLACKWELL = {"B200", "GB200"}
+ADA = {"L4", "L40S", "RTX4090"}
+EVERY = set(BOARDS)
+PROFESSIONAL = EVERY - {"RTX4090"}
+
+
+def field(number: int, scope: int = 0) -> Callable[[Any], Any]:
+    """A question for one numbered field."""
+
+    def ask(handle: Any) -> Any:
+        (answer,) = pynvml.nvmlDeviceGetFieldValues(handle, [(number, scope)])
+        if answer.nvmlReturn:
+            raise pynvml.NVMLError(answer.nvmlReturn)
+        return answer
+
+    return ask
+
+
+def fabric(handle: Any) -> None:
+    """The question for the fabric."""
+    pynvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(pynvml.c_nvmlGpuFabricInfo_v2_t()))
+
+
+def profiling(handle: Any) -> None:
+    """A sample of the profiling counters."""
+    pynvml.nvmlGpmSampleGet(handle, pynvml.nvmlGpmSampleAlloc())
+
+
+# Who answers what, after the matrix of architectures and modes: written here once more by hand,
+# so that the simulator's own table is held against something.
+MATRIX: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
+    "utilization": (pynvml.nvmlDeviceGetUtilizationRates, EVERY),
+    "encoder": (pynvml.nvmlDeviceGetEncoderUtilization, EVERY),
+    "jpeg": (pynvml.nvmlDeviceGetJpgUtilization, GA100 | ADA | HOPPER | BLACKWELL),
+    "optical flow": (pynvml.nvmlDeviceGetOfaUtilization, EVERY - {"V100-SXM2-32GB"}),
+    "memory": (pynvml.nvmlDeviceGetMemoryInfo, EVERY),
+    "power": (pynvml.nvmlDeviceGetPowerUsage, EVERY),
+    "power of a moment": (field(pynvml.NVML_FI_DEV_POWER_INSTANT), EVERY),
+    "power over a second": (
+        field(pynvml.NVML_FI_DEV_POWER_AVERAGE),
+        EVERY - GA100 - {"V100-SXM2-32GB", "T4"},
+    ),
+    "power limit": (pynvml.nvmlDeviceGetEnforcedPowerLimit, EVERY),
+    "energy": (pynvml.nvmlDeviceGetTotalEnergyConsumption, EVERY),
+    "clock": (lambda h: pynvml.nvmlDeviceGetClockInfo(h, pynvml.NVML_CLOCK_SM), EVERY),
+    "application clock": (
+        lambda h: pynvml.nvmlDeviceGetApplicationsClock(h, pynvml.NVML_CLOCK_SM),
+        PROFESSIONAL,
+    ),
+    "clock events": (pynvml.nvmlDeviceGetCurrentClocksEventReasons, EVERY),
+    "violations": (lambda h: pynvml.nvmlDeviceGetViolationStatus(h, 0), EVERY),
+    "temperature": (lambda h: pynvml.nvmlDeviceGetTemperature(h, 0), EVERY),
+    "threshold": (
+        lambda h: pynvml.nvmlDeviceGetTemperatureThreshold(h, 0),
+        EVERY - HOPPER - BLACKWELL,
+    ),
+    "margin": (pynvml.nvmlDeviceGetMarginTemperature, ADA | HOPPER | BLACKWELL),
+    "memory temperature": (
+        field(pynvml.NVML_FI_DEV_MEMORY_TEMP),
+        GA100 | HOPPER | BLACKWELL | {"V100-SXM2-32GB"},
+    ),
+    "fans": (pynvml.nvmlDeviceGetNumFans, {"RTX4090"}),
+    "pcie link": (pynvml.nvmlDeviceGetCurrPcieLinkGeneration, EVERY),
+    "pcie throughput": (lambda h: pynvml.nvmlDeviceGetPcieThroughput(h, 0), EVERY),
+    "pcie replays": (pynvml.nvmlDeviceGetPcieReplayCounter, EVERY),
+    "pcie bytes": (field(197), HOPPER | BLACKWELL),
+    "nvlink": (lambda h: pynvml.nvmlDeviceGetNvLinkState(h, 0), LINKED),
+    "nvlink throughput": (
+        field(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX),
+        SWITCHED | {"V100-SXM2-32GB"},
+    ),
+    "nvlink utilization": (
+        lambda h: pynvml.nvmlDeviceGetNvLinkUtilizationCounter(h, 0, 0),
+        {"V100-SXM2-32GB"},
+    ),
+    "nvlink bit error rate": (field(pynvml.NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER), BLACKWELL),
+    "fabric": (fabric, SWITCHED & (HOPPER | BLACKWELL)),
+    "chip to chip": (pynvml.nvmlDeviceGetC2cModeInfoV, {"GB200"}),
+    "ecc": (lambda h: pynvml.nvmlDeviceGetTotalEccErrors(h, 0, 0), PROFESSIONAL),
+    "row remapping": (
+        pynvml.nvmlDeviceGetRemappedRows,
+        PROFESSIONAL - {"V100-SXM2-32GB", "T4"},
+    ),
+    "retired pages": (pynvml.nvmlDeviceGetRetiredPagesPendingStatus, {"V100-SXM2-32GB", "T4"}),
+    "recovery": (field(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION), EVERY),
+    "profiling": (profiling, HOPPER | BLACKWELL),
+    "processes": (pynvml.nvmlDeviceGetComputeRunningProcesses, EVERY),
+    "accounting": (pynvml.nvmlDeviceGetAccountingMode, EVERY),
+    "mig": (pynvml.nvmlDeviceGetMigMode, GA100 | HOPPER | BLACKWELL),
+    "numa node": (pynvml.nvmlDeviceGetNumaNodeId, {"GB200"}),
+    "serial": (pynvml.nvmlDeviceGetSerial, PROFESSIONAL),
+}
+
+
+@contextmanager
+def library_of(key: str, profile: str | None = None) -> Iterator[Any]:
+    """A library over two boards of a kind, the first of them cut where a profile is named."""
+    board = built_in().boards[key]
+    profiles = tuple(found for found in board.mig_profiles if found.name == profile)
+    slots = (Slot(0, board, profiles), Slot(1, board))
+    node = Node(Scenario("test", 1, slots, (), 32.0), built_in(), hour(0.0))
+    use_library(SimulatedLibrary(node, lambda: hour(0.0) + 60 * NANOSECONDS_PER_SECOND))
+    pynvml.nvmlInit()
+    try:
+        yield pynvml.nvmlDeviceGetHandleByIndex(0)
+    finally:
+        use_library(None)
+
+
+def answers(ask: Callable[[Any], Any], handle: Any) -> bool:
+    """Whether a device answers; a refusal other than 'not supported' is an error."""
+    try:
+        ask(handle)
+    except pynvml.NVMLError_NotSupported:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("key", BOARDS)
+def test_a_board_answers_what_its_kind_supports(key: str) -> None:
+    """Every group of signals of the matrix, on every board."""
+    with library_of(key) as gpu:
+        found = {name: answers(ask, gpu) for name, (ask, _) in MATRIX.items()}
+    assert found == {name: key in boards for name, (_, boards) in MATRIX.items()}
+
+
+@pytest.mark.parametrize(
+    ("key", "profile"), [("A100-SXM4-80GB", "3g.40gb"), ("H100-SXM5-80GB", "3g.40gb")]
+)
+def test_a_cut_board_loses_what_mig_takes(key: str, profile: str) -> None:
+    """Utilization, volatile errors, row remapping and accounting; all that is the board's stays."""
+    with library_of(key, profile) as gpu:
+        lost = {
+            name
+            for name, (ask, boards) in MATRIX.items()
+            if key in boards and not answers(ask, gpu)
+        }
+    assert lost == {
+        *("utilization", "encoder", "jpeg", "optical flow"),
+        *("ecc", "row remapping", "accounting"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "profile"), [("A100-SXM4-80GB", "3g.40gb"), ("H100-SXM5-80GB", "3g.40gb")]
+)
+def test_an_instance_has_memory_and_processes(key: str, profile: str) -> None:
+    """And uncorrected errors of this run, but of its memory; nothing else of the board's."""
+    with library_of(key, profile) as gpu:
+        instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
+        assert {name for name, (ask, _) in MATRIX.items() if answers(ask, instance)} == {
+            "memory",
+            "processes",
+        }
+        count = pynvml.nvmlDeviceGetMemoryErrorCounter
+        assert count(instance, 1, 0, pynvml.NVML_MEMORY_LOCATION_SRAM) == 0
+        for refused in ((0, 0, 7), (1, 1, 7), (1, 0, 2)):
+            assert not answers(lambda handle, of=refused: count(handle, *of), instance)
+
+
+def test_the_table_has_a_cell_for_every_architecture() -> None:
+    """No row is short, and every feature has one."""
+    assert SUPPORT.keys() == set(Feature)
+    assert all(len(row.cells.split()) == len(ARCHITECTURES) for row in SUPPORT.values())
+
+
+def test_power_is_a_mean_or_of_the_moment() -> None:
+    """An A100 shows the draw of the moment, an H100 the mean of a second."""
+    for key, averages in (("A100-SXM4-80GB", False), ("H100-SXM5-80GB", True)):
+        with library_of(key) as gpu:
+            instant = field(pynvml.NVML_FI_DEV_POWER_INSTANT)(gpu).value.uiVal
+            assert answers(field(pynvml.NVML_FI_DEV_POWER_AVERAGE), gpu) is averages
+            assert pynvml.nvmlDeviceGetPowerUsage(gpu) == pytest.approx(instant, rel=0.05)
+
+
+def test_links_of_a_v100_lead_to_its_neighbors() -> None:
+    """Before switches a link ends at another GPU, and leads back from there."""
+    with library_of("V100-SXM2-32GB") as one:
+        other = pynvml.nvmlDeviceGetHandleByIndex(1)
+        for near, far in ((one, other), (other, one)):
+            for link in range(6):
+                info = pynvml.nvmlDeviceGetNvLinkRemotePciInfo(near, link)
+                assert info.busId == pynvml.nvmlDeviceGetPciInfo(far).busId
+                kind = pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(near, link)
+                assert kind == pynvml.NVML_NVLINK_DEVICE_TYPE_GPU
+        assert pynvml.nvmlDeviceGetNvLinkVersion(one, 0) == pynvml.NVML_NVLINK_VERSION_2_0
+        status = pynvml.nvmlDeviceGetP2PStatus(one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+        assert status == pynvml.NVML_P2P_STATUS_OK
+
+
+def test_a_card_without_a_bridge_has_links_that_lead_nowhere() -> None:
+    """They are counted, none is active, and none has a speed or a peer."""
+    with library_of("A100-PCIE-40GB") as gpu:
+        assert field(pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)(gpu).value.uiVal == 12
+        assert [pynvml.nvmlDeviceGetNvLinkState(gpu, link) for link in range(12)] == [0] * 12
+        assert field(pynvml.NVML_FI_DEV_NVLINK_GET_STATE)(gpu).value.uiVal == 0
+        for ask in (
+            lambda handle: pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, 0),
+            field(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED),
+        ):
+            assert not answers(ask, gpu)
+
+
+def test_consumer_boards_have_no_peer_access_over_pcie() -> None:
+    """Two RTX 4090 see each other's memory in no way; two L4 do."""
+    for key, status in (
+        ("RTX4090", pynvml.NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED),
+        ("L4", pynvml.NVML_P2P_STATUS_OK),
+    ):
+        with library_of(key) as one:
+            other = pynvml.nvmlDeviceGetHandleByIndex(1)
+            assert pynvml.nvmlDeviceGetP2PStatus(one, other, 0) == status
+            linked = pynvml.nvmlDeviceGetP2PStatus(one, other, 2)
+            assert linked == pynvml.NVML_P2P_STATUS_NOT_SUPPORTED
+
+
+def test_grace_boards_are_numa_nodes_of_their_own() -> None:
+    """Their numbers differ from those of the processors and from one another."""
+    with library_of("GB200") as one:
+        nodes = [
+            pynvml.nvmlDeviceGetNumaNodeId(gpu)
+            for gpu in (one, pynvml.nvmlDeviceGetHandleByIndex(1))
+        ]
+        assert len(set(nodes)) == 2
+        assert min(nodes) >= 1
+        assert field(pynvml.NVML_FI_DEV_C2C_LINK_COUNT)(one).value.uiVal > 0

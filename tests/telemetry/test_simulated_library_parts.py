@@ -1,0 +1,253 @@
+"""Fabric, links by scope, instances, events and sessions of the simulated library."""
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import pynvml
+import pytest
+
+from rightsizer.telemetry.simulated.library.faults import Xid
+from simulated_driver import Bench, simulated_driver
+
+ALL_LINKS = 0xFFFFFFFF
+
+
+@pytest.fixture
+def h100() -> Iterator[Bench]:
+    """The eight-GPU node at 9:00, when ranks talk over NVLink."""
+    with simulated_driver("eight-gpu-node", 9.0) as made:
+        yield made
+
+
+@pytest.fixture
+def a100() -> Iterator[Bench]:
+    """Eight A100, some of them cut, at noon."""
+    with simulated_driver("a100-mig") as made:
+        yield made
+
+
+def fields(gpu: Any, *wanted: int | tuple[int, int]) -> list[tuple[int, int]]:
+    """Codes and values of fields that are whole numbers."""
+    members = {0: "uiVal", 1: "uiVal", 3: "ullVal", 5: "siVal"}
+    return [
+        (found.nvmlReturn, getattr(found.value, members[found.valueType]))
+        for found in pynvml.nvmlDeviceGetFieldValues(gpu, list(wanted))
+    ]
+
+
+def test_links_add_up_to_their_total(h100: Bench) -> None:
+    """Each scope names a link, the highest all of them; a link that is not there is refused."""
+    tx = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
+    found = fields(h100.gpu(2), *((tx, link) for link in range(18)), (tx, ALL_LINKS), (tx, 18))
+    assert all(code == 0 for code, _ in found[:19])
+    assert sum(value for _, value in found[:18]) == pytest.approx(found[18][1], rel=1e-6)
+    assert found[19][0] == pynvml.NVML_ERROR_INVALID_ARGUMENT
+
+
+def test_raw_traffic_is_more_than_its_data(h100: Bench) -> None:
+    """Headers and checks come on top."""
+    (_, data), (_, raw) = fields(
+        h100.gpu(2),
+        (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS),
+        (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_RAW_RX, ALL_LINKS),
+    )
+    assert raw > data > 0
+
+
+def test_a_speed_has_no_total(h100: Bench) -> None:
+    """Fields that are not counters want a link."""
+    speed = pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
+    (code, _), (each, value) = fields(h100.gpu(0), (speed, ALL_LINKS), (speed, 3))
+    assert code == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert (each, value) == (0, 26562)
+
+
+def test_blackwell_counts_packets_and_bit_errors() -> None:
+    """Bytes by the newer counters agree with the older ones."""
+    with simulated_driver("gb200-node") as bench:
+        (_, sent), (_, kibibytes), (_, rate), (_, version) = fields(
+            bench.gpu(0),
+            (pynvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 1),
+            (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 1),
+            (pynvml.NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER, 1),
+            (pynvml.NVML_FI_DEV_NVLINK_GET_VERSION, 1),
+        )
+        assert sent == pytest.approx(kibibytes * 1024, rel=1e-6)
+        assert rate > 0
+        assert version == pynvml.NVML_NVLINK_VERSION_5_0
+
+
+def test_a_gpu_of_an_hgx_has_joined_its_fabric(h100: Bench) -> None:
+    """Completed, healthy, in all versions of the structure; another version is refused."""
+    first = pynvml.c_nvmlGpuFabricInfo_t()
+    pynvml.nvmlDeviceGetGpuFabricInfo(h100.gpu(0), ctypes.byref(first))
+    second, third = pynvml.c_nvmlGpuFabricInfo_v2_t(), pynvml.c_nvmlGpuFabricInfo_v3_t()
+    for info in (second, third):
+        pynvml.nvmlDeviceGetGpuFabricInfoV(h100.gpu(0), ctypes.byref(info))
+    assert first.state == second.state == third.state == pynvml.NVML_GPU_FABRIC_STATE_COMPLETED
+    assert first.status == pynvml.NVML_SUCCESS
+    degraded = second.healthMask & pynvml.NVML_GPU_FABRIC_HEALTH_MASK_WIDTH_DEGRADED_BW
+    assert degraded == pynvml.NVML_GPU_FABRIC_HEALTH_MASK_DEGRADED_BW_FALSE
+    assert third.healthSummary == pynvml.NVML_GPU_FABRIC_HEALTH_SUMMARY_HEALTHY
+    second.version = 1
+    with pytest.raises(pynvml.NVMLError_ArgumentVersionMismatch):
+        pynvml.nvmlDeviceGetGpuFabricInfoV(h100.gpu(0), ctypes.byref(second))
+
+
+def test_only_nodes_of_a_rack_form_a_cluster(h100: Bench) -> None:
+    """Its name is empty on an HGX board and the same on all GPUs of a rack."""
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    pynvml.nvmlDeviceGetGpuFabricInfoV(h100.gpu(0), ctypes.byref(info))
+    assert bytes(info.clusterUuid) == bytes(16)
+    with simulated_driver("gb200-node") as rack:
+        names = set()
+        for index in range(4):
+            pynvml.nvmlDeviceGetGpuFabricInfoV(rack.gpu(index), ctypes.byref(info))
+            names.add(bytes(info.clusterUuid))
+        assert len(names) == 1
+        assert names != {bytes(16)}
+
+
+def test_nvlink_tells_of_its_encryption(h100: Bench) -> None:
+    """Off, in both versions of the structure."""
+    for info in (pynvml.c_nvmlNvLinkInfo_v1_t(), pynvml.c_nvmlNvLinkInfo_v2_t()):
+        pynvml.nvmlDeviceGetNvLinkInfo(h100.gpu(0), ctypes.byref(info))
+        assert info.isNvleEnabled == 0
+
+
+def test_an_instance_is_found_by_its_number_and_knows_its_profile(a100: Bench) -> None:
+    """GPU instance, compute instance and MIG device lead to one another."""
+    gpu = a100.gpu(5)
+    instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu, 1)
+    info = pynvml.nvmlGpuInstanceGetInfo(instance)
+    profile = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(
+        gpu, pynvml.NVML_GPU_INSTANCE_PROFILE_3_SLICE
+    )
+    assert (info.id, info.profileId) == (1, profile.id)
+    assert profile.name == "MIG 3g.40gb"
+    compute = pynvml.nvmlGpuInstanceGetComputeInstanceById(instance, 0)
+    device = pynvml.nvmlComputeInstanceGetInfo_v2(compute).device
+    assert pynvml.nvmlDeviceGetName(device).endswith("3g.40gb")
+    attributes = pynvml.nvmlDeviceGetAttributes(device)
+    assert attributes.memorySizeMB == profile.memorySizeMB
+    assert attributes.sharedDecoderCount == profile.decoderCount
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        pynvml.nvmlDeviceGetGpuInstanceById(gpu, 9)
+    with pytest.raises(pynvml.NVMLError_InvalidArgument):
+        pynvml.nvmlGpuInstanceGetInfo(pynvml.c_nvmlGpuInstance_t())
+
+
+def test_instances_are_listed_by_profile(a100: Bench) -> None:
+    """Seven small ones fill a GPU; nothing more fits beside them."""
+    count, found = ctypes.c_uint(), (pynvml.c_nvmlGpuInstance_t * 7)()
+    pynvml.nvmlDeviceGetGpuInstances(a100.gpu(7), 19, found, ctypes.byref(count))
+    assert count.value == 7
+    ids = [pynvml.nvmlGpuInstanceGetInfo(instance).id for instance in found]
+    assert ids == list(range(1, 8))
+    assert pynvml.nvmlDeviceGetGpuInstanceRemainingCapacity(a100.gpu(7), 19) == 0
+    assert pynvml.nvmlDeviceGetGpuInstanceRemainingCapacity(a100.gpu(0), 19) == 7
+    assert pynvml.nvmlDeviceGetGpuInstanceRemainingCapacity(a100.gpu(5), 19) == 1
+
+
+def test_profiles_of_all_sizes_are_told(a100: Bench) -> None:
+    """One slice, and one slice with twice the memory, have numbers of their own."""
+    names = {
+        number: pynvml.nvmlDeviceGetGpuInstanceProfileInfo(a100.gpu(0), number).name
+        for number in (0, 1, 2, 3, 4, 9)
+    }
+    assert names[0] == "MIG 1g.10gb"
+    assert names[9] == "MIG 1g.20gb"
+    assert names[4] == "MIG 7g.80gb"
+    first = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(a100.gpu(0), 0, version=1)
+    assert (first.sliceCount, first.multiprocessorCount, first.instanceCount) == (1, 14, 7)
+
+
+def test_an_event_may_be_of_an_instance(a100: Bench) -> None:
+    """Its numbers come with it."""
+    events = pynvml.nvmlEventSetCreate()
+    pynvml.nvmlDeviceRegisterEvents(a100.gpu(5), pynvml.nvmlEventTypeXidCriticalError, events)
+    uuid = a100.node.units[5].device.uuid
+    a100.library.faults.report(Xid(uuid, 31, gpu_instance_id=2, compute_instance_id=0))
+    data = pynvml.nvmlEventSetWait_v2(events, 1000)
+    assert (data.eventData, data.gpuInstanceId, data.computeInstanceId) == (31, 2, 0)
+
+
+def test_boards_without_ecc_have_no_events_of_it() -> None:
+    """Xids are reported by all."""
+    with simulated_driver("zoo") as bench:
+        kinds = [pynvml.nvmlDeviceGetSupportedEventTypes(bench.gpu(gpu)) for gpu in (7, 8)]
+        assert [kind & pynvml.nvmlEventTypeXidCriticalError for kind in kinds] == [8, 8]
+        assert [kind & pynvml.nvmlEventTypeDoubleBitEccError for kind in kinds] == [0, 2]
+
+
+def test_processes_are_listed_by_what_they_do() -> None:
+    """Compute, graphics and clients of MPS are on lists of their own, in both versions."""
+    with simulated_driver("zoo") as bench:
+        lists = (
+            (pynvml.nvmlDeviceGetComputeRunningProcesses_v2, 8, 1),
+            (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, 10, 0),
+            (pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v2, 10, 3),
+            (pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, 10, 3),
+            (pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3, 11, 1),
+        )
+        for call, gpu, count in lists:
+            assert len(call(bench.gpu(gpu))) == count
+
+
+def test_the_older_call_sees_nothing_of_processes_on_blackwell() -> None:
+    """It lists them with 0; the newer one has their shares."""
+    with simulated_driver("gb200-node") as bench:
+        (older,) = pynvml.nvmlDeviceGetProcessUtilization(bench.gpu(0), 0)
+        (newer,) = pynvml.nvmlDeviceGetProcessesUtilizationInfo(bench.gpu(0), 0)
+        assert older.pid == newer.pid
+        assert (older.smUtil, newer.smUtil > 80) == (0, True)
+
+
+def test_an_encoder_session_has_its_figures() -> None:
+    """One where the encoder works, none where it does not, none of capture."""
+    with simulated_driver("l4-pair") as bench:
+        (session,) = pynvml.nvmlDeviceGetEncoderSessions(bench.gpu(1))
+        (process,) = pynvml.nvmlDeviceGetComputeRunningProcesses(bench.gpu(1))
+        assert session.pid == process.pid
+        assert session.averageFps == pynvml.nvmlDeviceGetEncoderStats(bench.gpu(1))[1]
+        assert pynvml.nvmlDeviceGetEncoderSessions(bench.gpu(0)) == []
+        assert pynvml.nvmlDeviceGetFBCStats(bench.gpu(1)).sessionsCount == 0
+        assert pynvml.nvmlDeviceGetFBCSessions(bench.gpu(1)) == []
+
+
+def test_nobody_is_accounted_for(h100: Bench) -> None:
+    """Accounting is off: no processes, and no figures of one."""
+    assert pynvml.nvmlDeviceGetAccountingMode(h100.gpu(0)) == 0
+    assert pynvml.nvmlDeviceGetAccountingPids(h100.gpu(0)) == []
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        pynvml.nvmlDeviceGetAccountingStats(h100.gpu(0), 1)
+
+
+def test_serials_tell_boards_apart(h100: Bench) -> None:
+    """Each has its own, by which it is found."""
+    serials = [pynvml.nvmlDeviceGetSerial(h100.gpu(gpu)) for gpu in range(8)]
+    assert len(set(serials)) == 8
+    found = pynvml.nvmlDeviceGetHandleBySerial(serials[3].encode())
+    assert pynvml.nvmlDeviceGetIndex(found) == 3
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        pynvml.nvmlDeviceGetHandleBySerial(b"0")
+    assert [pynvml.nvmlDeviceGetModuleId(h100.gpu(gpu)) for gpu in range(8)] == list(range(1, 9))
+
+
+def test_streaming_is_as_it_was_set(h100: Bench) -> None:
+    """On one GPU and not on the others."""
+    assert pynvml.nvmlGpmQueryIfStreamingEnabled(h100.gpu(1)) == 0
+    pynvml.nvmlGpmSetStreamingEnabled(h100.gpu(1), 1)
+    assert [pynvml.nvmlGpmQueryIfStreamingEnabled(h100.gpu(gpu)) for gpu in (0, 1)] == [0, 1]
+    pynvml.nvmlGpmSetStreamingEnabled(h100.gpu(1), 0)
+    assert pynvml.nvmlGpmQueryIfStreamingEnabled(h100.gpu(1)) == 0
+
+
+def test_gpus_near_a_processor_are_those_of_its_socket(h100: Bench) -> None:
+    """The first core has the first four, the last core the others."""
+    near = [
+        [pynvml.nvmlDeviceGetIndex(gpu) for gpu in pynvml.nvmlSystemGetTopologyGpuSet(processor)]
+        for processor in (0, 111)
+    ]
+    assert near == [[0, 1, 2, 3], [4, 5, 6, 7]]

@@ -1,0 +1,66 @@
+"""Counting calls and letting them take their time: only where it is asked for."""
+
+import time
+
+import pynvml
+import pytest
+
+from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.simulated.library import SimulatedLibrary
+from simulated_driver import MIDNIGHT, node_of
+
+
+def library(**options: object) -> SimulatedLibrary:
+    """A library below the bindings, initialized."""
+    made = SimulatedLibrary(node_of("single-h100"), lambda: MIDNIGHT, **options)  # type: ignore[arg-type]
+    use_library(made)
+    pynvml.nvmlInit()
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _bindings() -> object:
+    yield
+    use_library(None)
+
+
+def test_calls_are_counted_by_function() -> None:
+    """Each with how often it was called, whatever it answered."""
+    made = library(counts_calls=True)
+    gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
+    for _ in range(3):
+        pynvml.nvmlDeviceGetPowerUsage(gpu)
+    with pytest.raises(pynvml.NVMLError_NotSupported):
+        pynvml.nvmlDeviceGetNumFans(gpu)
+    assert made.calls["nvmlDeviceGetPowerUsage"] == 3
+    assert made.calls["nvmlDeviceGetNumFans"] == made.calls["nvmlInitWithFlags"] == 1
+    assert "nvmlDeviceGetName" not in made.calls
+
+
+def test_nothing_is_counted_unless_asked_for() -> None:
+    """The functions are then the plain ones."""
+    made = library()
+    pynvml.nvmlDeviceGetCount()
+    assert not made.calls
+
+
+def test_a_latency_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function takes the seconds that were said for it, others none."""
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    library(latency=lambda name: 0.002 if name == "nvmlDeviceGetPowerUsage" else 0.0)
+    gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
+    pynvml.nvmlDeviceGetPowerUsage(gpu)
+    pynvml.nvmlDeviceGetName(gpu)
+    pynvml.nvmlDeviceGetPowerUsage(gpu)
+    assert slept == [0.002, 0.002]
+
+
+def test_a_metered_library_lacks_what_the_plain_one_lacks() -> None:
+    """Missing symbols, faults and answers are the same."""
+    made = library(counts_calls=True)
+    made.faults.remove("nvmlDeviceGetName")
+    with pytest.raises(AttributeError):
+        made.nvmlDeviceGetName  # noqa: B018 - looking is the test.
+    with pytest.raises(AttributeError):
+        made.nvmlNothing  # noqa: B018

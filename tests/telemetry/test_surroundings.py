@@ -1,0 +1,319 @@
+"""What is around the GPUs, looked at off the coordinator: slow eyes and crashes delay nobody."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from nvml_driver import FakeDriver, FakeGpu, installed, tick
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.device import Device, MigInstance
+from rightsizer.domain.reading import Process
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import CollectorOutcome, Snapshot
+from rightsizer.domain.topology import Topology
+from rightsizer.domain.workload import Holding, Workload, WorkloadKind
+from rightsizer.edge.clock import FastClock
+from rightsizer.telemetry.host import ProcHost
+from rightsizer.telemetry.live import LiveSettings, LiveSource
+from rightsizer.telemetry.neighbor import Neighbor
+from rightsizer.telemetry.owners.known import KnownOwners
+from rightsizer.telemetry.owners.owner import Allocations
+from rightsizer.telemetry.surroundings import Look, NodeEyes, Question, Surroundings
+from rightsizer.telemetry.topology.told import Seat, Told
+
+NOWHERE = Path("/nowhere")
+WORKLOAD = Workload("slurm/1", WorkloadKind.SLURM, "job 1")
+SEEN = Look(
+    node={Signal.CPU: 0.5},
+    devices={"GPU-0": {Signal.CPU_PRESSURE: 0.25}},
+    holdings={"GPU-0": (Holding(WORKLOAD, 1.0),)},
+    topology=Topology(),
+    collectors={"host": CollectorOutcome(True, 0.01), "owners": CollectorOutcome(True, 0.01)},
+)
+PATIENCE_SECONDS = 10.0
+
+
+@dataclass
+class TestEyes:
+    """Eyes that see what a test says, that can be held shut, and that crash."""
+
+    __test__ = False
+    seen: Look = SEEN
+    error: Exception | None = None
+    gate: threading.Event = field(default_factory=threading.Event)
+    questions: list[Question] = field(default_factory=list)
+    threads: set[str] = field(default_factory=set)
+    is_closed: bool = False
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+    def look(self, question: Question) -> Look:
+        """What the test says."""
+        self.questions.append(question)
+        self.threads.add(threading.current_thread().name)
+        self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return self.seen
+
+    def close(self) -> None:
+        """Note that it was done."""
+        self.is_closed = True
+
+
+def soon() -> float:
+    """A deadline that only a failing test reaches."""
+    return time.monotonic() + PATIENCE_SECONDS
+
+
+@contextmanager
+def looking(eyes: TestEyes, hold_seconds: float = 60.0) -> Iterator[Surroundings]:
+    """Surroundings that look with the eyes."""
+    surroundings = Surroundings(eyes, hold_seconds=hold_seconds)
+    try:
+        yield surroundings
+    finally:
+        eyes.gate.set()
+        surroundings.close(soon())
+
+
+def eventually(surroundings: Surroundings, is_so: Callable[[Look], bool]) -> Look:
+    """What is seen when something has come to be so."""
+    for _ in range(500):
+        look = surroundings.look(Question(), time.monotonic())
+        if is_so(look):
+            return look
+        time.sleep(0.005)
+    pytest.fail(f"it never came to pass: {look}")
+
+
+def test_what_is_seen_in_time_is_told_as_it_is() -> None:
+    """By a thread of its own, one question a look."""
+    eyes = TestEyes()
+    question = Question((Device("GPU-0", 0),))
+    with looking(eyes) as surroundings:
+        assert surroundings.look(question, soon()) is SEEN
+        assert surroundings.look(question, soon()) is SEEN
+    assert eyes.questions == [question, question]
+    assert eyes.threads == {"surroundings"}
+    assert eyes.is_closed
+
+
+def test_slow_eyes_leave_what_was_seen_last() -> None:
+    """It stands meanwhile, that nobody could look is told, and nobody waits twice."""
+    eyes = TestEyes()
+    with looking(eyes) as surroundings:
+        surroundings.look(Question(), soon())
+        eyes.gate.clear()
+        late = surroundings.look(Question(), time.monotonic())
+        for _ in range(5):
+            # A deadline far away: were it waited for, the test would take as long.
+            assert surroundings.look(Question(), soon()).node == SEEN.node
+        assert (late.devices, late.holdings, late.topology) == (
+            SEEN.devices,
+            SEEN.holdings,
+            SEEN.topology,
+        )
+        assert not late.collectors["host"].success
+        assert late.collectors["owners"].success
+        assert len(eyes.questions) <= 2
+        eyes.seen = Look(node={Signal.CPU: 0.75})
+        eyes.gate.set()
+        assert eventually(surroundings, lambda look: look.node == {Signal.CPU: 0.75})
+
+
+def test_what_was_seen_long_ago_is_told_no_more() -> None:
+    """Past its time nothing is said of host and holders; the places of GPUs do not change."""
+    eyes = TestEyes()
+    with looking(eyes, hold_seconds=0.0) as surroundings:
+        surroundings.look(Question(), soon())
+        eyes.gate.clear()
+        blind = surroundings.look(Question(), time.monotonic())
+        assert (blind.node, blind.devices, blind.holdings) == ({}, {}, {})
+        assert blind.topology is SEEN.topology
+        assert blind.collectors.keys() == {"host"}
+        assert not blind.collectors["host"].success
+        eyes.gate.set()
+        assert eventually(surroundings, lambda look: look is SEEN)
+
+
+def test_crash_is_told_once_and_looked_again() -> None:
+    """Each error is one line of the log, however often it comes; then all is well again."""
+    eyes = TestEyes()
+    with looking(eyes) as surroundings, capture_logs() as logs:
+        surroundings.look(Question(), soon())
+        eyes.error = ValueError("not a number")
+        for _ in range(3):
+            crashed = surroundings.look(Question(), soon())
+        assert crashed.node == SEEN.node
+        assert not crashed.collectors["host"].success
+        eyes.error = OSError("no such file")
+        surroundings.look(Question(), soon())
+        eyes.error = None
+        assert surroundings.look(Question(), soon()) is SEEN
+        eyes.error = OSError("no such file")
+        surroundings.look(Question(), soon())
+    assert [log["error"] for log in logs] == [
+        "ValueError('not a number')",
+        "OSError('no such file')",
+        "OSError('no such file')",
+    ]
+    assert {log["event"] for log in logs} == {"surroundings_unseen"}
+
+
+def test_crash_is_held_no_longer_than_slowness() -> None:
+    """Past its time, what was seen before the crash is gone."""
+    eyes = TestEyes()
+    with looking(eyes, hold_seconds=0.0) as surroundings, capture_logs():
+        surroundings.look(Question(), soon())
+        eyes.error = ValueError("not a number")
+        assert surroundings.look(Question(), soon()).node == {}
+
+
+def test_eyes_that_hang_are_never_shared() -> None:
+    """No second thread looks with them, however long the first one takes."""
+    eyes = TestEyes()
+    eyes.gate.clear()
+    with looking(eyes) as surroundings:
+        for _ in range(20):
+            surroundings.look(Question(), time.monotonic())
+            time.sleep(0.001)
+        assert sum(thread.name == "surroundings" for thread in threading.enumerate()) == 1
+        assert len(eyes.questions) == 1
+
+
+class Marking:
+    """A neighbor that marks each snapshot with a word, after those that were there."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.is_closed = False
+
+    def supplement(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with one driver's version more."""
+        number = str(len(snapshot.driver))
+        return replace(snapshot, driver={**snapshot.driver, self.word: number})
+
+    def close(self) -> None:
+        """Note that it was done."""
+        self.is_closed = True
+
+
+@contextmanager
+def live(eyes: TestEyes, *neighbors: Neighbor, **settings: float) -> Iterator[LiveSource]:
+    """A live source over one GPU, with these eyes."""
+    with installed(FakeDriver(FakeGpu("GPU-0"))):
+        source = LiveSource(
+            clock=FastClock(0),
+            interval=10**9,
+            settings=LiveSettings(**settings),  # type: ignore[arg-type] # Each is a number.
+            catalogue=built_in(),
+            surroundings=Surroundings(eyes),
+            sysfs=NOWHERE,
+            neighbors=neighbors,
+        )
+        try:
+            yield source
+        finally:
+            eyes.gate.set()
+            source.close()
+
+
+def test_sampling_goes_on_without_eyes() -> None:
+    """Whether they hang or crash, the GPUs are read and the snapshot comes."""
+    eyes = TestEyes()
+    with live(eyes, deadline_seconds=0.1) as source, capture_logs():
+        seen = source.read()
+        eyes.gate.clear()
+        slow = source.read()
+        eyes.gate.set()
+        eyes.error = ValueError("no")
+        crashed = source.read()
+    for snapshot in (seen, slow, crashed):
+        assert snapshot.readings["GPU-0"].get(Signal.POWER_WATTS) == 350
+        assert snapshot.readings["GPU-0"].get(Signal.CPU_PRESSURE) == 0.25
+        assert snapshot.readings["GPU-0"].origins[Signal.CPU_PRESSURE] == "host"
+        assert snapshot.host == SEEN.node
+        assert snapshot.holdings == SEEN.holdings
+    assert not slow.collectors["host"].success
+    assert slow.collectors["power"].success
+    assert eyes.is_closed
+
+
+def test_neighbors_have_their_say_in_turn() -> None:
+    """A later one finds what the earlier have said; all are closed with the source."""
+    neighbors = Marking("first"), Marking("second")
+    with live(TestEyes(), *neighbors) as source:
+        snapshot = source.read()
+    assert int(snapshot.driver["second"]) == int(snapshot.driver["first"]) + 1
+    assert all(neighbor.is_closed for neighbor in neighbors)
+
+
+class Scheduler:
+    """Owners of a node whose scheduler has given GPU-1 away, and nobody's processes."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def workload_of(self, pid: int) -> Workload | None:
+        """One process is a job's."""
+        return WORKLOAD if pid == 11 else None
+
+    def allocations(self) -> Allocations:
+        """GPU-1 is given away."""
+        return {"GPU-1": (WORKLOAD,)}
+
+    def collectors(self) -> Mapping[str, CollectorOutcome]:
+        """The scheduler's daemon was asked."""
+        return {"slurm": CollectorOutcome(False, 0.5)}
+
+    def close(self) -> None:
+        """Note that it was done."""
+        self.is_closed = True
+
+
+def test_node_eyes_see_host_and_holders() -> None:
+    """Who runs on a device and who was given it; each collector says how it fared."""
+    clock, owners = FastClock(0), Scheduler()
+    eyes = NodeEyes(ProcHost(NOWHERE, NOWHERE, clock, sysfs=NOWHERE), owners, None)
+    devices = Device("GPU-0", 0), Device("GPU-1", 1), Device("GPU-2", 2)
+    question = Question(devices, {"GPU-0": (Process(11),), "GPU-1": (), "GPU-2": (Process(12),)})
+    look = eyes.look(question)
+    assert look.holdings == {
+        "GPU-0": (Holding(WORKLOAD, 1.0),),
+        "GPU-1": (Holding(WORKLOAD, 1.0, has_process=False),),
+    }
+    assert look.topology is None
+    assert look.collectors.keys() == {"host", "owners", "slurm"}
+    assert not look.collectors["slurm"].success
+    assert look.devices.keys() == {"GPU-0", "GPU-1", "GPU-2"}
+    eyes.close()
+    assert owners.is_closed
+
+
+def test_topology_is_read_when_something_has_changed(tmp_path: Path) -> None:
+    """The same devices at the same places are not looked for twice."""
+    (tmp_path / "bus/pci/devices/0000:17:00.0").mkdir(parents=True)
+    clock = FastClock(0)
+    host = ProcHost(tmp_path, tmp_path, clock, sysfs=tmp_path)
+    eyes = NodeEyes(host, KnownOwners([]), tmp_path)
+    gpu = Device("GPU-0", 0, pci_bus_id="00000000:17:00.0")
+    part = Device("MIG-a", 0, mig=MigInstance("GPU-0", "1g.10gb", 1, 0, 1 / 7, 1 / 8))
+    first = eyes.look(Question((gpu, part))).topology
+    tick(clock, 100)
+    assert eyes.look(Question((gpu, part))).topology is first
+    other = eyes.look(Question((gpu,))).topology
+    assert other is not first
+    assert first is not None
+    assert first.placements.keys() == {"GPU-0"}  # An instance sits where its GPU does.
+    seated = Told(seats={"GPU-0": Seat(generation=5)})
+    topology = eyes.look(Question((gpu,), told=seated)).topology
+    assert topology is not None
+    assert topology.placements["GPU-0"].generation == 5
