@@ -15,12 +15,13 @@ _SCALES: Final = (1.0, 1e-9, 1e-3, 1e-2, 1e6, 2.0**10, 2.0**20)
 class Garbled:
     """A library around another one; some functions answer with garbage on some GPUs."""
 
-    def __init__(self, library: Any, dealt: Mapping[int, str], garbage: int) -> None:
+    def __init__(self, library: Any, dealt: Mapping[int | None, str], garbage: int) -> None:
         """A library whose answers are garbage here and there.
 
         Args:
             library: What is called in the end.
-            dealt: The function that answers with garbage, by the index of the GPU.
+            dealt: The function that answers with garbage, by the index of the GPU; `None` for one
+                that is asked of no GPU.
             garbage: What it answers, as far as there is room for it.
         """
         self._inside = library
@@ -35,16 +36,17 @@ class Garbled:
         def call(device: Any, *arguments: Any) -> int:
             code = inside(device, *arguments)
             if code == 0 and self._dealt.get(self._index(device)) == name:
-                for argument in arguments:
+                for argument in (device, *arguments):
                     _garble(getattr(argument, "_obj", None), self._garbage)
             return code
 
         return call
 
-    def _index(self, device: Any) -> int:
+    def _index(self, device: Any) -> int | None:
+        """The index of a GPU, `None` where the function is asked of none."""
         index = ctypes.c_uint()
-        self._inside.nvmlDeviceGetIndex(device, ctypes.byref(index))
-        return index.value
+        refused = self._inside.nvmlDeviceGetIndex(device, ctypes.byref(index))
+        return None if refused else index.value
 
 
 def shapes_of(garbage: int) -> Iterator[float]:

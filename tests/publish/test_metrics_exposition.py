@@ -207,8 +207,8 @@ def test_throttle_reasons_are_a_series_each() -> None:
     text = text_of(node_report())
     name = "rightsizer_clock_event_reason"
     assert value(text, name, uuid=uuid_of(0), reason="sw_power_cap") == 1.0
-    assert value(text, name, uuid=uuid_of(0), reason="gpu_idle") == 0.0
-    assert value(text, name, uuid=uuid_of(3), reason="gpu_idle") == 1.0
+    assert value(text, name, uuid=uuid_of(0), reason="sw_thermal_slowdown") == 0.0
+    assert value(text, name, uuid=uuid_of(3), reason="sw_thermal_slowdown") == 1.0
 
 
 def test_only_open_advice_is_exported_the_surest_first() -> None:

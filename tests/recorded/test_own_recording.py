@@ -178,43 +178,30 @@ def test_processes_and_holders_come_back_whole(replay: Replays, tmp_path: Path) 
     assert read.holdings == holdings
 
 
-def test_recordings_of_before_are_still_read(replay: Replays, tmp_path: Path) -> None:
-    """Processes of two numbers, holders of two fields, devices and workloads without what is new.
+BEFORE = """\
+{"format":"rightsizer-recording","version":1,"program":"0.1.0","signals":[["gpu_busy","ratio"],\
+["sm_active","ratio"]]}
+{"interval":1000000000}
+{"devices":[{"uuid":"GPU-1","index":0,"name":"","has_mig_instances":false,\
+"achievable_compute_ratio":0.8,"achievable_bandwidth_ratio":0.8,"assumed":[]}]}
+{"uuids":["GPU-1"]}
+{"columns":[[[0],{"not_supported":[1]}]]}
+{"processes":{"GPU-1":[[11,1073741824],[12,null]]}}
+{"holdings":{"GPU-1":[[{"key":"slurm/7","kind":"slurm","name":"7","workload_class":"batch",\
+"allocator":"unknown","namespace":"","pod":"","container":""},1.0]]}}
+{"down":{}}
+{"host":{}}
+{"collectors":{}}
+{"trouble":null}
+[1717200000000000000,0,[0,0.5]]
+"""
+"""As version 0.1.0 wrote it before there were kinds of processes, with fewer signals."""
 
-    These are lines as version 0.1.0 wrote them before there were kinds of processes.
-    """
-    workload = {
-        "key": "slurm/7",
-        "kind": "slurm",
-        "name": "7",
-        "workload_class": "batch",
-        "allocator": "unknown",
-        "namespace": "",
-    }
-    said = {
-        "interval": 10**9,
-        "devices": [{"uuid": "GPU-1", "index": 0, "name": "", "has_mig_instances": False}],
-        "uuids": ["GPU-1"],
-        "columns": [[[0], {"not_supported": [1]}]],
-        "processes": {"GPU-1": [[11, 2**30], [12, None]]},
-        "holdings": {"GPU-1": [[workload, 1.0]]},
-        "down": {},
-        "host": {},
-        "collectors": {},
-        "trouble": None,
-    }
-    header = {
-        "format": "rightsizer-recording",
-        "version": 1,
-        "program": "0.1.0",
-        "signals": [["gpu_busy", "ratio"], ["sm_active", "ratio"]],
-    }
-    path = tmp_path / "old.jsonl"
-    lines = [
-        *(json.dumps(line, separators=(",", ":")) for line in (header, said)),
-        "[1717200000000000000,0,[0,0.5]]",
-    ]
-    path.write_text("\n".join(lines) + "\n")
+
+def test_recordings_of_before_are_still_read(replay: Replays, tmp_path: Path) -> None:
+    """Processes of two numbers, holders of two fields, devices and workloads with less to them."""
+    path = tmp_path / "before.jsonl"
+    path.write_text(BEFORE)
     [read] = replay(path).snapshots
     assert read.devices == (Device("GPU-1", 0),)
     assert read.readings["GPU-1"].values == {Signal.GPU_BUSY: 0.5}

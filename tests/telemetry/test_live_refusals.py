@@ -20,9 +20,7 @@ from rightsizer.telemetry.simulated.library import SimulatedLibrary
 from simulated_driver import node_of
 
 NOT_SUPPORTED, UNKNOWN = pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_UNKNOWN
-OPENING = frozenset(
-    {"nvmlInitWithFlags", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"}
-)
+OPENING = frozenset({"nvmlInitWithFlags", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"})
 """Without these there is nothing to ask."""
 IDENTITY = frozenset({"nvmlDeviceGetUUID"})
 """Without these a device goes by another name."""
@@ -70,9 +68,7 @@ def check_rest(before: Reading, after: Reading, refused: Iterable[str]) -> None:
             assert now, f"{signal} is 0 without {sorted(names)}"
     if before.processes is not None and Signal.PROCESS_COUNT not in missing:
         assert after.processes is not None
-        assert [found.pid for found in after.processes] == [
-            found.pid for found in before.processes
-        ]
+        assert [found.pid for found in after.processes] == [found.pid for found in before.processes]
 
 
 def check_device(snapshot: Snapshot, before: Reading, refused: Refused) -> None:
@@ -208,8 +204,25 @@ def check_garbled(before: Reading, after: Reading, garbled: set[str]) -> None:
     """A reading is what it was, but for what the garbled functions tell."""
     missing, otherwise = costs_of(garbled)
     for signal, value in before.values.items():
+        now = after.get(signal)
         if signal not in missing | otherwise:
-            assert after.get(signal) == value, f"{signal} after garbage from {garbled}"
+            assert now == value, f"{signal} after garbage from {garbled}"
+        assert now != 0 or value == 0, f"{signal} is 0 after garbage from {garbled}"
+
+
+def test_counts_without_end_are_not_followed() -> None:
+    """Of GPUs, of instances and of fans."""
+    dealt = {4: "nvmlDeviceGetMaxMigDeviceCount", 7: "nvmlDeviceGetNumFans"}
+    run = watch("zoo", lambda library: Garbled(library, dealt, 2**32 - 1))
+    assert {device.index for device in run.last.devices if device.mig is None} == set(range(12))
+    assert not any(device.mig for device in run.last.devices)
+    (uuid,) = family("zoo", 7)
+    assert run.last.readings[uuid].get(Signal.FAN_SPEED) is not None
+    gpus = watch(
+        "zoo", lambda library: Garbled(library, {None: "nvmlDeviceGetCount_v2"}, 2**32 - 1)
+    )
+    assert gpus.last.devices == ()
+    assert "4294967295" in (gpus.last.trouble or "")
 
 
 def numbers(fields: Mapping[str, Any]) -> list[float]:

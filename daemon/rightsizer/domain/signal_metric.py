@@ -25,11 +25,9 @@ __all__ = [
 RATIO_SIGNALS: Final = (
     Signal.GPU_BUSY,
     Signal.SM_ACTIVE,
-    Signal.SM_OCCUPANCY,
     Signal.SM_WORK,
     Signal.TENSOR_ACTIVE,
     Signal.FP32_ACTIVE,
-    Signal.FP16_ACTIVE,
     Signal.FP64_ACTIVE,
     Signal.DRAM_ACTIVE,
     Signal.MEMORY_CONTROLLER_BUSY,
@@ -56,7 +54,6 @@ DISTRIBUTION_SIGNALS: Final = (
 QUANTITY_SIGNALS: Final = (
     Signal.MEMORY_USED_BYTES,
     Signal.MEMORY_TOTAL_BYTES,
-    Signal.MEMORY_RESERVED_BYTES,
     Signal.POWER_WATTS,
     Signal.POWER_LIMIT_WATTS,
     Signal.ENERGY_JOULES,

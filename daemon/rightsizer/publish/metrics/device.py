@@ -37,9 +37,13 @@ CLOCK_EVENT_REASONS: Final = {
 """By label; the display's is left out, for these GPUs drive none."""
 
 _REASONS_OF_DETAILS: Final = frozenset(
-    {ClockEvent.APPLICATIONS_CLOCKS_SETTING.label, ClockEvent.SYNC_BOOST.label}
+    {
+        ClockEvent.GPU_IDLE.label,
+        ClockEvent.APPLICATIONS_CLOCKS_SETTING.label,
+        ClockEvent.SYNC_BOOST.label,
+    }
 )
-"""Somebody's own doing: these hold nothing back that a workload could have had."""
+"""These hold nothing back that a workload could have had."""
 
 _DEFAULT_NAMES: Final = tuple(
     (signal, signal_metric_name(signal)) for signal in (*RATIO_SIGNALS, *QUANTITY_SIGNALS)

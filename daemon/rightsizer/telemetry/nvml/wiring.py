@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pynvml
 
+from rightsizer.telemetry.nvml.blank import is_blank
 from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.library import Library
 
@@ -15,7 +16,6 @@ _STATE: Final = pynvml.NVML_FI_DEV_NVLINK_GET_STATE
 _SPEED: Final = pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
 _ACTIVE, _ASLEEP = 1, 2
 _BYTES_PER_MEGABYTE: Final = 1e6
-_BLANK: Final = 2**32 - 1
 _MOST_LINKS: Final = 36
 """Of any board; the oldest bindings allowed know of half as many."""
 
@@ -88,7 +88,7 @@ class WiringSurvey:
             told = answers if isinstance(answers, Failure) else answers[key]
             if isinstance(told, Failure):
                 told = self._probe(handle) if told.is_unsupported else None
-            if told is None:
+            if told is None or is_blank(told):
                 return None
             self._counts[uuid] = min(told, _MOST_LINKS)
         return self._counts[uuid]
@@ -112,12 +112,12 @@ class WiringSurvey:
         speeds: dict[int, float] = {}
         for link in links:
             state = told.get((_STATE, link))
-            if not isinstance(state, int):
+            if not isinstance(state, int) or is_blank(state):
                 state = self._library.ask("nvmlDeviceGetNvLinkState", handle, link)
-            if isinstance(state, int):
+            if isinstance(state, int) and not is_blank(state):
                 states[link] = state
             speed = told.get((_SPEED, link))
-            if isinstance(speed, int) and 0 < speed < _BLANK:
+            if isinstance(speed, int) and speed > 0 and not is_blank(speed):
                 speeds[link] = speed * _BYTES_PER_MEGABYTE
         return states, speeds
 
