@@ -61,7 +61,7 @@ def _garble(target: Any, garbage: int) -> None:
             _garble(element, garbage)
     elif isinstance(target, ctypes.Structure):
         _garble_structure(target, garbage)
-    elif isinstance(target, ctypes._SimpleCData) and isinstance(target.value, int):
+    elif isinstance(getattr(target, "value", None), int):
         target.value = garbage
 
 

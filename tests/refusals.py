@@ -153,8 +153,6 @@ COSTS: Final[Mapping[str, frozenset[Signal]]] = {
         "nvmlDeviceGetRetiredPagesPendingStatus": _RETIRED,
         "nvmlDeviceGetComputeRunningProcesses_v3": [Signal.PROCESS_COUNT],
         "nvmlDeviceGetComputeRunningProcesses_v2": [Signal.PROCESS_COUNT],
-        "nvmlDeviceGetGraphicsRunningProcesses_v3": [Signal.PROCESS_COUNT],
-        "nvmlDeviceGetMPSComputeRunningProcesses_v3": [Signal.PROCESS_COUNT],
     }.items()
 }
 """What may be missing when a function is refused; another function costs no signal at all."""
@@ -165,6 +163,9 @@ OTHERWISE: Final[Mapping[str, frozenset[Signal]]] = {
     "nvmlDeviceGetFieldValues": frozenset({*_RATES, Signal.ENERGY_JOULES, *_VIOLATIONS}),
     # The first form of the structure counts the driver's own part as used.
     "nvmlDeviceGetMemoryInfo_v2": frozenset(_MEMORY),
+    # Those who compute are still counted.
+    "nvmlDeviceGetGraphicsRunningProcesses_v3": frozenset({Signal.PROCESS_COUNT}),
+    "nvmlDeviceGetGraphicsRunningProcesses_v2": frozenset({Signal.PROCESS_COUNT}),
 }
 """What comes another way, with another value, when a function is refused."""
 

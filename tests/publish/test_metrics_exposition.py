@@ -208,7 +208,6 @@ def test_throttle_reasons_are_a_series_each() -> None:
     name = "rightsizer_clock_event_reason"
     assert value(text, name, uuid=uuid_of(0), reason="sw_power_cap") == 1.0
     assert value(text, name, uuid=uuid_of(0), reason="sw_thermal_slowdown") == 0.0
-    assert value(text, name, uuid=uuid_of(3), reason="sw_thermal_slowdown") == 1.0
 
 
 def test_only_open_advice_is_exported_the_surest_first() -> None:
