@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
+from rightsizer.telemetry.simulated.library import SimulatedLibrary, assumed_latency
 from simulated_driver import MIDNIGHT, node_of
 
 
@@ -64,3 +64,14 @@ def test_a_metered_library_lacks_what_the_plain_one_lacks() -> None:
         made.nvmlDeviceGetName  # noqa: B018 - looking is the test.
     with pytest.raises(AttributeError):
         made.nvmlNothing  # noqa: B018
+
+
+def test_assumed_latencies_are_those_of_a_real_driver() -> None:
+    """All versions of a call take the same; what stays in the library takes nothing."""
+    assert assumed_latency("nvmlDeviceGetComputeRunningProcesses_v3") == 0.0015
+    assert assumed_latency("nvmlDeviceGetMemoryInfo_v2") == assumed_latency(
+        "nvmlDeviceGetMemoryInfo"
+    )
+    assert assumed_latency("nvmlGpmSampleGet") == 0.002
+    assert assumed_latency("nvmlGpmMetricsGet") == assumed_latency("nvmlErrorString") == 0.0
+    assert 0.0 < assumed_latency("nvmlDeviceGetSerial") < 0.0003

@@ -41,6 +41,7 @@ def power_ratio(node: Node, uuid: str, time: int) -> float:
 
 
 @given(SCENARIOS, TIMES)
+@settings(deadline=None)
 def test_readings_are_always_possible(scenario: str, time: int) -> None:
     """At any time of any scenario, ratios are ratios and memory fits."""
     node = NODES[scenario]
@@ -54,6 +55,7 @@ def test_readings_are_always_possible(scenario: str, time: int) -> None:
 
 
 @given(SCENARIOS, TIMES)
+@settings(deadline=None)
 def test_power_stays_within_the_limit_but_for_noise(scenario: str, time: int) -> None:
     """A sensor errs by at most one percent."""
     node = NODES[scenario]
@@ -63,6 +65,7 @@ def test_power_stays_within_the_limit_but_for_noise(scenario: str, time: int) ->
 
 
 @given(SCENARIOS, TIMES)
+@settings(deadline=None)
 def test_the_processes_hold_the_memory(scenario: str, time: int) -> None:
     """What processes hold is what the device shows as used, less a crumb of the driver's."""
     node = NODES[scenario]
@@ -252,6 +255,7 @@ def test_what_is_true_can_be_seen(scenario: str, time: int) -> None:
 
 
 @given(SCENARIOS, TIMES)
+@settings(deadline=None)
 def test_pressure_explains_the_gaps(scenario: str, time: int) -> None:
     """Where storage or host is the true limit, the owner's own pressure says so."""
     node = NODES[scenario]
@@ -268,6 +272,7 @@ def test_pressure_explains_the_gaps(scenario: str, time: int) -> None:
 
 
 @given(SCENARIOS, TIMES)
+@settings(deadline=None)
 def test_true_conditions_have_causes(scenario: str, time: int) -> None:
     """A throttled GPU is at its limit, one near out of memory is nearly full."""
     node = NODES[scenario]

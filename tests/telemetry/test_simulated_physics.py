@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.board import Board
@@ -27,6 +27,7 @@ SPINNING = Activity(1.0, 0.12, 0.04, fp32=0.006, dram=0.012)
 
 
 @given(ACTIVITIES, RATIO, st.floats(0.9, 1.1))
+@settings(deadline=None)
 def test_every_ratio_of_a_load_is_a_ratio(
     activity: Activity, intensity: float, vigor: float
 ) -> None:
@@ -36,6 +37,7 @@ def test_every_ratio_of_a_load_is_a_ratio(
 
 
 @given(ACTIVITIES, RATIO)
+@settings(deadline=None)
 def test_no_pipe_works_longer_than_a_kernel_is_there(activity: Activity, intensity: float) -> None:
     """What kernels do cannot take more time than kernels have."""
     load = Load.of(activity, intensity)
@@ -45,6 +47,7 @@ def test_no_pipe_works_longer_than_a_kernel_is_there(activity: Activity, intensi
 
 
 @given(st.lists(st.tuples(ACTIVITIES, RATIO), min_size=1, max_size=4))
+@settings(deadline=None)
 def test_loads_side_by_side_never_exceed_the_whole(parts: list[tuple[Activity, float]]) -> None:
     """Workloads that share a GPU share at most all of it."""
     total = Load.total((Load.of(activity), share) for activity, share in parts)
@@ -52,6 +55,7 @@ def test_loads_side_by_side_never_exceed_the_whole(parts: list[tuple[Activity, f
 
 
 @given(BOARDS, ACTIVITIES, st.floats(0.3, 1.0), st.floats(5.0, 70.0))
+@settings(deadline=None)
 def test_power_never_passes_the_limit(
     board: Board, activity: Activity, limit: float, ambient: float
 ) -> None:
@@ -64,6 +68,7 @@ def test_power_never_passes_the_limit(
 
 
 @given(BOARDS, ACTIVITIES, RATIO, RATIO)
+@settings(deadline=None)
 def test_more_residency_never_lowers_power(
     board: Board, activity: Activity, one: float, other: float
 ) -> None:
@@ -80,6 +85,7 @@ def test_more_residency_never_lowers_power(
 
 
 @given(BOARDS, ACTIVITIES)
+@settings(deadline=None)
 def test_the_clock_falls_exactly_when_the_driver_says_why(board: Board, activity: Activity) -> None:
     """A busy board is below its highest clock if and only if a cap is among the reasons."""
     around = surroundings_of(board)
@@ -90,6 +96,7 @@ def test_the_clock_falls_exactly_when_the_driver_says_why(board: Board, activity
 
 
 @given(BOARDS, ACTIVITIES)
+@settings(deadline=None)
 def test_a_hotter_board_draws_more(board: Board, activity: Activity) -> None:
     """Temperature follows power: no board is cooler at work than at rest."""
     around = surroundings_of(board)

@@ -47,7 +47,6 @@ class Feature(StrEnum):
     VOLATILE_ECC = "volatile_ecc"
     ROW_REMAPPING = "row_remapping"
     RETIRED_PAGES = "retired_pages"
-    EVENTS = "events"
     GPM = "gpm"
     PROCESSES = "processes"
     PROCESS_UTILIZATION = "process_utilization"
@@ -84,8 +83,6 @@ class Row:
     """`y`, `n` or the trait that decides, for each of `ARCHITECTURES`."""
     when_cut: bool = True
     """Whether a GPU with MIG instances still has it."""
-    on_instance: bool = False
-    """Whether an instance has it."""
 
     def cell(self, architecture: str) -> str:
         """What decides for an architecture; `n` for one that the table does not know."""
@@ -101,7 +98,7 @@ SUPPORT: Final[Mapping[Feature, Row]] = {
     Feature.ENCODER_DECODER: Row(_EVERY, when_cut=False),
     Feature.JPEG: Row("n n n jpeg y y y", when_cut=False),
     Feature.OFA: Row("n n y y y y y", when_cut=False),
-    Feature.MEMORY: Row(_EVERY, on_instance=True),
+    Feature.MEMORY: Row(_EVERY),
     Feature.POWER: Row(_EVERY),
     Feature.POWER_AVERAGE: Row("n n n averaged y y y"),
     Feature.ENERGY: Row("n y y y y y y"),
@@ -124,9 +121,8 @@ SUPPORT: Final[Mapping[Feature, Row]] = {
     Feature.VOLATILE_ECC: Row(_DATACENTER, when_cut=False),
     Feature.ROW_REMAPPING: Row("n n n datacenter datacenter datacenter datacenter", when_cut=False),
     Feature.RETIRED_PAGES: Row("datacenter datacenter datacenter n n n n"),
-    Feature.EVENTS: Row(_EVERY),
     Feature.GPM: Row("n n n n n datacenter datacenter"),
-    Feature.PROCESSES: Row(_EVERY, on_instance=True),
+    Feature.PROCESSES: Row(_EVERY),
     Feature.PROCESS_UTILIZATION: Row(_EVERY, when_cut=False),
     Feature.ACCOUNTING: Row(_EVERY, when_cut=False),
     Feature.MIG: Row("n n n mig n mig mig"),

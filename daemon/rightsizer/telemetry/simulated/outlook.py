@@ -94,12 +94,6 @@ class Outlook:
             if window.since(time, start) is not None:
                 yield effect
 
-    def effect(
-        self, gpu: int, kind: type[_Kind], time: Nanoseconds, start: Nanoseconds
-    ) -> _Kind | None:
-        """The first of a kind that holds on a GPU."""
-        return next(self.effects(gpu, kind, time, start), None)
-
     def unload(self, time: Nanoseconds, start: Nanoseconds) -> Unload | None:
         """How the driver is away, `None` where it is there."""
         for window, effect in self._unloads:

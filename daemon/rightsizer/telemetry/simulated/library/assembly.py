@@ -74,8 +74,8 @@ class SimulatedLibrary:
         Args:
             node: What the driver drives.
             time: The wall clock that readings are taken by.
-            latency: Seconds that a call of a function takes, slept for; `None` for a driver that
-                answers at once.
+            latency: Seconds that a call of a function takes, slept for, as `assumed_latency`
+                has them; `None` for a driver that answers at once.
             counts_calls: Whether `calls` counts the calls of each function.
         """
         self.calls: Counter[str] = Counter()
