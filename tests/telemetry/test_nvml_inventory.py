@@ -5,7 +5,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading
+from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from rightsizer.domain.device import Device, MigInstance
 from rightsizer.domain.reading import Missing
 from rightsizer.edge.clock import FastClock
@@ -122,3 +122,16 @@ def test_refused_count_says_so() -> None:
         snapshot = source.read()
     assert snapshot.devices == ()
     assert "nvmlDeviceGetCount" in (snapshot.trouble or "")
+
+
+def test_gpu_keeps_its_identity_while_the_driver_does_not_tell_it() -> None:
+    """A uuid that is refused at a later look makes no new device of a known one."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    with reading(driver, clock, enumeration_interval_seconds=1.0) as source:
+        source.read()
+        driver.codes["nvmlDeviceGetUUID"] = int(pynvml.NVML_ERROR_UNKNOWN)
+        for _ in range(4):
+            tick(clock)
+            snapshot = source.read()
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0"]
+    assert set(snapshot.readings) == {"GPU-0"}

@@ -143,7 +143,7 @@ def _gpu(
 ) -> Gpu:
     mode = facts.ask("nvmlDeviceGetMigMode", handle)
     has_mig = mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
-    known = before.get(facts.ask("nvmlDeviceGetUUID", handle) or "")
+    known = _known(before, facts.ask("nvmlDeviceGetUUID", handle), index)
     if (
         known is not None
         and known.whole.device.index == index
@@ -159,6 +159,13 @@ def _gpu(
         tuple(_instances(facts, whole)) if has_mig else (),
         is_persistent=whole.device.facts.get("persistence_mode") != "disabled",
     )
+
+
+def _known(before: Mapping[str, Gpu], uuid: str | None, index: int) -> Gpu | None:
+    """The same GPU at the last look; one that does not tell its uuid now goes by its index."""
+    if uuid is not None:
+        return before.get(uuid)
+    return next((gpu for gpu in before.values() if gpu.whole.device.index == index), None)
 
 
 def _instances(facts: Facts, whole: Target) -> Iterator[Target]:
