@@ -52,11 +52,16 @@ class ProcessSample:
     percent: int
 
 
-def process_samples(driver: FakeDriver, taken: Sequence[ProcessSample], *, newer: bool) -> None:
-    """Let the driver tell the shares of processes, by the newer call or by the older one."""
+def process_samples(
+    driver: FakeDriver, taken: Sequence[ProcessSample], *, newer: bool, repeats: bool = False
+) -> None:
+    """Let the driver tell the shares of processes, by the newer call or by the older one.
+
+    One that repeats tells them again to who has seen them.
+    """
 
     def put(places: Any, since: int) -> list[ProcessSample]:
-        fresh = [found for found in taken if found.time > since]
+        fresh = [found for found in taken if repeats or found.time > since]
         for place, found in enumerate(fresh if places is not None else ()):
             places[place].pid = found.pid
             places[place].timeStamp, places[place].smUtil = found.time, found.percent

@@ -166,6 +166,8 @@ OTHERWISE: Final[Mapping[str, frozenset[Signal]]] = {
     # Those who compute are still counted.
     "nvmlDeviceGetGraphicsRunningProcesses_v3": frozenset({Signal.PROCESS_COUNT}),
     "nvmlDeviceGetGraphicsRunningProcesses_v2": frozenset({Signal.PROCESS_COUNT}),
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3": frozenset({Signal.PROCESS_COUNT}),
+    "nvmlDeviceGetMPSComputeRunningProcesses_v2": frozenset({Signal.PROCESS_COUNT}),
 }
 """What comes another way, with another value, when a function is refused."""
 

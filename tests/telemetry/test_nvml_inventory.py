@@ -135,3 +135,38 @@ def test_gpu_keeps_its_identity_while_the_driver_does_not_tell_it() -> None:
             snapshot = source.read()
     assert [device.uuid for device in snapshot.devices] == ["GPU-0"]
     assert set(snapshot.readings) == {"GPU-0"}
+
+
+def test_identity_is_remembered_over_openings() -> None:
+    """After NVML was opened again, a GPU that does not tell its uuid is still the same."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        driver.is_loaded = False
+        tick(clock)
+        source.read()
+        driver.is_loaded = True
+        driver.codes["nvmlDeviceGetUUID"] = int(pynvml.NVML_ERROR_UNKNOWN)
+        for _ in range(8):
+            tick(clock)
+            snapshot = source.read()
+            if snapshot.readings:
+                break
+    assert set(snapshot.readings) == {"GPU-0"}
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0"]
+
+
+def test_gpu_that_could_not_be_opened_is_soon_tried_again() -> None:
+    """A handle that was refused once costs a second, not the minute between two looks."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1")), FastClock(0)
+    driver.gpus[1].is_lost = True
+    with reading(driver, clock, enumeration_interval_seconds=60.0) as source:
+        first = source.read()
+        driver.gpus[1].is_lost = False
+        for _ in range(4):
+            tick(clock)
+            snapshot = source.read()
+            if "GPU-1" in snapshot.readings:
+                break
+    assert "GPU-1" not in first.readings
+    assert set(snapshot.readings) == {"GPU-0", "GPU-1"}

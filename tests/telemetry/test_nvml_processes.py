@@ -220,6 +220,22 @@ def test_instances_have_no_shares() -> None:
     assert SHARES[True] not in driver.calls
 
 
+def test_sample_that_is_told_again_is_not_new() -> None:
+    """Some drivers give their whole buffer whatever they are told; each sample counts once."""
+    taken = [ProcessSample(11, 10, 20)]
+    driver, clock = sharing([]), FastClock(0)
+    process_samples(driver, taken, newer=True, repeats=True)
+    told = []
+    with rounds(driver, clock, slow_interval_seconds=1.0) as read:
+        for _ in range(3):
+            (found,) = read()
+            told.append(shares(found.readings["GPU-0"])[11])
+            if len(told) == 1:
+                taken.append(ProcessSample(11, 20, 40))
+            tick(clock)
+    assert told == [0.2, 0.4, None]
+
+
 def test_samples_are_asked_for_from_the_last_one_on() -> None:
     """The driver is told what was seen, so that it gives each sample once."""
     taken, times = [ProcessSample(11, 10, 50)], list[int]()

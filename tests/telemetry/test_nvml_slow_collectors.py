@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from nvml_answers import telling
-from nvml_driver import FakeDriver, FakeGpu, reading, tick
+from nvml_driver import FUNCTIONS, FakeDriver, FakeGpu, reading, tick
 from nvml_rounds import rounds
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import Signal
@@ -173,3 +173,22 @@ def test_device_with_slow_answers_alone_is_down() -> None:
         snapshot = source.read()
     assert snapshot.down["GPU-0"].reason is Missing.NOT_READ
     assert not snapshot.readings
+
+
+def test_device_is_down_for_the_gravest_reason() -> None:
+    """That GPM has but one sample yet, or the board no fan, explains nothing where all is refused.
+
+    Nor does it take more than one function that may be asked to bring the device up again.
+    """
+    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    asked = [name for name in FUNCTIONS if name.startswith("nvmlDeviceGet")]
+    known = {"Count_v2", "HandleByIndex_v2", "UUID", "MigMode", "Name"}
+    refused = [name for name in asked if name.removeprefix("nvmlDeviceGet") not in known]
+    driver.codes = dict.fromkeys(refused, pynvml.NVML_ERROR_NO_PERMISSION)
+    with reading(driver, clock) as source:
+        snapshot = source.read()
+        del driver.codes[POWER]
+        tick(clock)
+        granted = source.read()
+    assert snapshot.down["GPU-0"].reason is Missing.NO_PERMISSION
+    assert granted.readings["GPU-0"].get(Signal.POWER_WATTS) == 350

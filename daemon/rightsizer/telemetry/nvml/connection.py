@@ -49,6 +49,9 @@ class Connection:
             abandoned_maximum=settings.abandoned_threads_maximum,
         )
         self._back_off = BackOff(settings.retry_first_seconds, settings.retry_longest_seconds)
+        self._unopened_back_off = BackOff(
+            settings.retry_first_seconds, settings.retry_longest_seconds
+        )
         self._due = clock.time()
         self._next_reopening = self._due
         self._reopening = False
@@ -180,8 +183,13 @@ class Connection:
         self._retired = ()
         self.inventory = inventory
         offers = inventory.gpus or inventory.unopened
+        interval = nanoseconds(self._settings.enumeration_interval_seconds)
+        if inventory.unopened:
+            interval = min(interval, self._unopened_back_off.next())
+        else:
+            self._unopened_back_off.reset()
         self.trouble = None if offers else "the NVIDIA driver offers no GPU on this node"
-        self._due = self._clock.time() + nanoseconds(self._settings.enumeration_interval_seconds)
+        self._due = self._clock.time() + interval
 
     def _refuse(self, answer: Failure | Crashed) -> None:
         if isinstance(answer, Crashed):

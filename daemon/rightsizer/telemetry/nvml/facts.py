@@ -1,7 +1,7 @@
 """What a GPU is, as far as driver, sysfs and catalogue know: nothing that changes by itself."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -46,6 +46,18 @@ class Facts:
     catalogue: Catalogue
     sysfs: Path
     survey: WiringSurvey
+    uuids: dict[str, str] = field(default_factory=dict)
+    """By PCI address, as the driver once told them; a GPU keeps its identity where it tells
+    nothing now, over openings of NVML too."""
+
+    def uuid(self, handle: Any, pci_bus_id: str | None, index: int) -> str:
+        """The GPU's uuid; one that never told it goes by its index."""
+        told = self.ask("nvmlDeviceGetUUID", handle)
+        if pci_bus_id is None:
+            return told or f"index:{index}"
+        if told:
+            self.uuids[pci_bus_id] = told
+        return self.uuids.get(pci_bus_id, f"index:{index}")
 
     def ask(self, name: str, handle: Any, *arguments: Any) -> Any:
         """What the driver says of a device; `None` where it does not say."""
@@ -109,7 +121,7 @@ def describe_gpu(facts: Facts, handle: Any, index: int, *, has_mig_instances: bo
     limits = facts.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (0, 0)
     sm_clock = facts.number("nvmlDeviceGetMaxClockInfo", handle, pynvml.NVML_CLOCK_SM)
     device = Device(
-        uuid=facts.ask("nvmlDeviceGetUUID", handle) or f"index:{index}",
+        uuid=facts.uuid(handle, pci_bus_id, index),
         index=index,
         name=name,
         architecture=_ARCHITECTURES.get(facts.ask("nvmlDeviceGetArchitecture", handle)),
