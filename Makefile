@@ -28,8 +28,8 @@ lint: $(INSTALLED) ## Style and types
 bench: $(INSTALLED) ## What the agent costs: CPU, memory, time and size of a scrape
 	$(BIN)/python tests/benchmarks/run.py
 
-eval: $(INSTALLED) ## How often it is right; RIGHTSIZER_TRUTH names the folder of labeled recordings
-	$(BIN)/python tests/evaluation/run.py
+eval: $(INSTALLED) ## How often it is right; SCENARIOS=DIR scores your own, RIGHTSIZER_TRUTH=DIR adds recordings
+	$(BIN)/python tests/evaluation/run.py $(if $(SCENARIOS),--scenarios '$(SCENARIOS)')
 
 golden: $(INSTALLED) ## Write the generated documents and golden files anew; read the difference
 	$(BIN)/pytest -q --write-golden

@@ -59,7 +59,7 @@ def provisioning() -> list[Sized]:
     """Too large, too small, at the limit, and the needs that say so."""
     return [
         *((panel, 8, 8) for panel in _verdicts()),
-        *((panel, 12, 8) for panel in _needs()),
+        *((panel, 8, 8) for panel in _needs()),
     ]
 
 
@@ -109,6 +109,14 @@ def _needs() -> list[Json]:
             "percentunit",
             [_matrix("resource")],
             thresholds=steps((None, BLUE), (0.5, GREEN), (0.9, AMBER), (1, RED)),
+        ),
+        table(
+            "Known of each window",
+            "Known time over the window's length: how far its gauges can be trusted.",
+            [instant(select("rightsizer_coverage_ratio"), shape="table")],
+            "percentunit",
+            [_matrix("window")],
+            thresholds=steps((None, RED), (0.5, AMBER), (0.9, GREEN)),
         ),
     ]
 

@@ -104,18 +104,23 @@ def scrape_config(*targets: str, rule_files: tuple[str, ...] = (), interval: str
 
 
 @contextmanager
-def prometheus_server(config: str, files: Mapping[str, str] | None = None) -> Iterator[Prometheus]:
+def prometheus_server(
+    config: str, files: Mapping[str, str] | None = None, past: str = ""
+) -> Iterator[Prometheus]:
     """A Prometheus on loopback with its data in a temporary folder, gone after the block.
 
     Args:
         config: The text of its configuration.
         files: Further files beside the configuration, such as rules, by their names.
+        past: What it has scraped before it starts, as OpenMetrics with timestamps.
     """
     program = binary("prometheus")
     with tempfile.TemporaryDirectory(prefix="prometheus-") as name:
         folder = Path(name)
         for file, text in {**(files or {}), "prometheus.yml": config}.items():
             (folder / file).write_text(text)
+        if past:
+            _fill(folder, past)
         log = folder / "log"
         command = [
             *_dying_with_its_parent(),
@@ -131,6 +136,13 @@ def prometheus_server(config: str, files: Mapping[str, str] | None = None) -> It
             yield _ready(process, log)
         finally:
             _stop(process)
+
+
+def _fill(folder: Path, past: str) -> None:
+    (folder / "past").write_text(past)
+    filled = promtool("tsdb", "create-blocks-from", "openmetrics", folder / "past", folder / "data")
+    if filled.returncode:
+        raise AssertionError(f"promtool did not take the past: {filled.stderr}")
 
 
 def _ready(process: "subprocess.Popen[bytes]", log: Path) -> Prometheus:

@@ -331,4 +331,5 @@ def _provisioning(story: Story) -> Provisioning:
         tier=story.tier,
         coverage_ratio=0.99,
         active_seconds=50_000.0,
+        known_seconds=85_536.0,
     )

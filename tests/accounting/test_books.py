@@ -291,24 +291,6 @@ def test_memory_pressure_depends_on_how_the_holder_allocates() -> None:
         assert (Condition.NEAR_OUT_OF_MEMORY in entry.conditions) == bool(pressed)
 
 
-def test_idle_draw_is_learned_from_empty_seconds() -> None:
-    """After a minute of emptiness, 90 W is this GPU's zero."""
-    empty = {**EMPTY, Signal.POWER_WATTS: 90.0}
-    held = {**HELD, Signal.POWER_WATTS: 90.0}
-    entries = post_all(
-        [snapshot(at, [gpu()], {gpu(): empty if at < 70 else held}) for at in range(72)]
-    )
-    assert entries[0].signals[Signal.POWER] == 0.0
-    assert entries[-1].signals[Signal.POWER] == 0.0
-    warm = post_all(
-        [
-            *(snapshot(at, [gpu()], {gpu(): {**HELD, Signal.POWER_WATTS: 60.0}}) for at in (0, 1)),
-            snapshot(2, [gpu()], {gpu(): empty}),
-        ]
-    )
-    assert warm[-1].signals[Signal.POWER] == pytest.approx((90 - 60) / (700 - 60))
-
-
 def test_waste_of_an_idle_second_is_all_idle() -> None:
     """Nothing was used, and idleness is why."""
     (entry,) = post_all([snapshot(at, [gpu()], {gpu(): HELD}) for at in (0, 1)])

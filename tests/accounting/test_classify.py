@@ -80,6 +80,14 @@ CASES: Final = [
     (WORKING, {SM: 0.25}, State.PRODUCTIVE),
     (WORKING, {SM: 0.1, BUSY: 0.5}, State.LAUNCH_BOUND),
     (WORKING, {SM: 0.1, BUSY: below(0.5)}, State.PRODUCTIVE),
+    # Gaps between large kernels are not small kernels.
+    (WORKING, {SM: 0.2201, BUSY: 0.55}, State.PRODUCTIVE),
+    (WORKING, {SM: 0.2199, BUSY: 0.55}, State.LAUNCH_BOUND),
+    # A media engine at work is no stall, and fills the gaps.
+    (STALLED, {Signal.ENCODER: 0.05}, State.LAUNCH_BOUND),
+    (STALLED, {Signal.DECODER: below(0.05)}, State.HIDDEN_STALL),
+    (GAPS, {Signal.IO_PRESSURE: 0.5, Signal.ENCODER: 0.7}, State.PRODUCTIVE),
+    (GAPS, {Signal.IO_PRESSURE: 0.5, Signal.ENCODER: below(0.7)}, State.STORAGE_BOUND),
     # Gaps that the host explains.
     (GAPS, {Signal.IO_PRESSURE: 0.2}, State.STORAGE_BOUND),
     (GAPS, {Signal.IO_PRESSURE: below(0.2)}, State.PRODUCTIVE),
@@ -93,6 +101,7 @@ CASES: Final = [
     (GAPS, {Signal.IO_PRESSURE: 0.3, Signal.CPU: 1.0}, State.HOST_BOUND),
     # Basic: without power nothing more than busy or idle can be told.
     ({BUSY: 1.0}, {}, State.PRODUCTIVE),
+    ({BUSY: 0.4}, {Signal.IO_PRESSURE: 0.5}, State.STORAGE_BOUND),
     ({BUSY: 0.0}, {}, State.IDLE_HELD),
 ]
 
@@ -190,9 +199,16 @@ def test_stall_is_not_claimed_without_power() -> None:
         ({DRAM: 0.05}, State.PRODUCTIVE),
         ({DRAM: below(0.05)}, State.IDLE_EMPTY),
         ({Signal.PCIE_RECEIVE: 0.2}, State.PRODUCTIVE),
+        ({Signal.NVLINK_TRANSMIT: 0.2}, State.PRODUCTIVE),
         # The memory controller's share is relative to its clock: at idle it is noise.
         ({Signal.MEMORY_CONTROLLER_BUSY: 0.3}, State.IDLE_EMPTY),
-        ({POWER: 0.3}, State.IDLE_EMPTY),
+        ({Signal.MEMORY_CONTROLLER_BUSY: 0.32, Signal.MEMORY_CLOCK_HERTZ: 405e6}, State.IDLE_EMPTY),
+        # Power wavers; but half of it and more is not drawn by doing nothing.
+        ({POWER: below(0.5)}, State.IDLE_EMPTY),
+        ({POWER: 0.5}, State.UNKNOWN),
+        ({POWER: 0.5, SM: 0.0, TENSOR: 0.0, DRAM: 0.0}, State.UNKNOWN),
+        # Datacenter boards rest in the highest performance state.
+        ({Signal.PERFORMANCE_STATE: 0.0, POWER: 0.0}, State.IDLE_EMPTY),
     ],
 )
 def test_idle_needs_every_witness_at_rest(change: dict[Signal, float], state: State) -> None:
@@ -296,4 +312,21 @@ def test_any_signals_get_one_state_and_a_score(
     if BUSY not in signals and SM not in signals:
         assert verdict.state not in (State.IDLE_EMPTY, State.IDLE_HELD)
     if signals.get(BUSY, 0.0) >= 0.01:
-        assert verdict.state not in (State.IDLE_EMPTY, State.IDLE_HELD, State.UNKNOWN)
+        assert verdict.state not in (State.IDLE_EMPTY, State.IDLE_HELD)
+    if signals.get(POWER, 0.0) >= 0.5:
+        assert verdict.state not in (State.IDLE_EMPTY, State.IDLE_HELD)
+    if BUSY in signals and processes:
+        quiet = signals[BUSY] < 0.01
+        assert quiet or verdict.state is not State.UNKNOWN
+
+
+@given(st.dictionaries(st.sampled_from(RATIOS), st.floats(0.0, 1.0)), st.sampled_from(RATIOS))
+def test_more_telemetry_never_makes_an_active_gpu_idle(
+    signals: dict[Signal, float], added: Signal
+) -> None:
+    """A witness can only add activity, never take it away."""
+    before = {BUSY: 0.0} | signals
+    idle = (State.IDLE_EMPTY, State.IDLE_HELD, State.UNKNOWN)
+    if judge(before).state not in idle and added not in before:
+        held = before | {added: 0.0, Signal.PROCESS_COUNT: 1.0}
+        assert judge(held).state not in idle

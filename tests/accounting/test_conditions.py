@@ -8,9 +8,11 @@ import pytest
 from readings import gpu
 from rightsizer.accounting.conditions import (
     CONDITIONS,
+    Circumstances,
     ConditionSettings,
     conditions,
 )
+from rightsizer.accounting.signals import clock_ratio
 from rightsizer.domain.clock_event import ClockEvent
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.state import Condition
@@ -32,8 +34,16 @@ def below(value: float) -> float:
 def holding(
     signals: dict[Signal, float], allocator: Allocator = Allocator.UNKNOWN, **facts: Any
 ) -> set[Condition]:
-    """The conditions of an H100 that holds on PCIe 5 x16."""
-    return set(conditions(signals, gpu(**facts), allocator, ConditionSettings()))
+    """The conditions of an H100 on PCIe 5 x16, whose link has been watched for long."""
+    device = gpu(**facts)
+    around = Circumstances(
+        signals,
+        device,
+        allocator,
+        clock_ratio(signals, device),
+        link_generation=signals.get(Signal.PCIE_LINK_GENERATION),
+    )
+    return set(conditions(around, ConditionSettings()))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +102,22 @@ def test_link_is_judged_by_width_always_and_by_generation_under_load(
     assert (Condition.PCIE_LINK_DEGRADED in holding(signals)) == is_degraded
 
 
+def test_generation_is_judged_by_the_highest_of_late() -> None:
+    """A link that trains up with the load is not degraded for having been asked too early."""
+    signals = {Signal.PCIE_LINK_GENERATION: 1.0, Signal.GPU_BUSY: 0.9}
+    for highest, expected in ((5.0, set()), (None, set()), (4.0, {Condition.PCIE_LINK_DEGRADED})):
+        around = Circumstances(signals, gpu(), link_generation=highest)
+        assert set(conditions(around, ConditionSettings())) == expected
+
+
+def test_slot_is_the_measure_and_guesses_are_none() -> None:
+    """A PCIe 5 board in a PCIe 4 slot is well; a maximum out of the catalogue accuses nobody."""
+    signals = {Signal.PCIE_LINK_GENERATION: 4.0, Signal.PCIE_LINK_WIDTH: 8.0, Signal.GPU_BUSY: 1.0}
+    assert holding(signals, pcie_generation_maximum=4, pcie_width_maximum=8) == set()
+    assumed = ("pcie_generation_maximum", "pcie_width_maximum")
+    assert holding(signals, assumed=assumed) == set()
+
+
 def test_link_without_a_known_maximum_is_not_degraded() -> None:
     """Slow may be all that the slot offers."""
     signals = {Signal.PCIE_LINK_WIDTH: 4.0, Signal.PCIE_LINK_GENERATION: 3.0, Signal.GPU_BUSY: 1.0}
@@ -143,7 +169,16 @@ def test_condition_whose_signals_are_missing_does_not_hold(signal: Signal) -> No
     assert holding(less) < holding(everything)
 
 
+def test_conditions_beyond_the_device_are_passed_on() -> None:
+    """Placement, network and the balance of the job have rules of their own."""
+    far = {Signal.PCIE_RECEIVE: 0.3, Signal.HOST_MEMORY_LOCAL: 0.1}
+    assert holding(far) == {Condition.NUMA_MISPLACED}
+    full = {Signal.INFINIBAND_RECEIVE: 0.9, Signal.GPU_BUSY: 0.5, Signal.TENSOR_ACTIVE: 0.1}
+    assert holding(full) == {Condition.NETWORK_BOUND}
+    unbalanced = Circumstances({}, gpu(), is_out_of_balance=True)
+    assert conditions(unbalanced, ConditionSettings()) == {Condition.RANK_IMBALANCE}
+
+
 def test_each_condition_is_told_in_one_way() -> None:
-    """The table names no condition twice."""
-    names = [condition for condition, _ in CONDITIONS]
-    assert len(names) == len(set(names))
+    """The table has every condition once."""
+    assert sorted(condition for condition, _ in CONDITIONS) == sorted(Condition)

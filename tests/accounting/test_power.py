@@ -1,10 +1,11 @@
 """What a device draws when it does nothing, learned from itself."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readings import SECOND
-from rightsizer.accounting.power import Draws, PowerRange, PowerSettings
+from readings import HOUR, SECOND
+from rightsizer.accounting.power import Draws, LearnedPower, PowerRange, PowerSettings
 from rightsizer.domain.state import State
 
 
@@ -53,3 +54,50 @@ def test_idle_draw_lies_among_those_seen(draws: list[float]) -> None:
     idle = learned(draws).draws(700.0).idle_watts
     assert idle is not None
     assert min(draws) - 0.5 <= idle <= max(draws) + 0.5
+
+
+def restored(learned: LearnedPower | None) -> PowerRange:
+    """A range after a restart."""
+    power = PowerRange(PowerSettings())
+    assert learned is not None
+    power.restore(learned)
+    return power
+
+
+def test_board_that_draws_nothing_teaches_nothing() -> None:
+    """A reading of 0 W is of a board that is off."""
+    assert learned([0.0, 80.0, 300.0]).draws(None) == Draws(80.0, 300.0)
+    assert learned([0.0]).learned() is None
+
+
+@given(st.lists(st.floats(1.0, 1000.0), min_size=1, max_size=80))
+def test_restart_forgets_nothing(draws: list[float]) -> None:
+    """Before and after the draws are enough to tell the idle draw."""
+    before = learned(draws)
+    after = restored(before.learned())
+    for limit in (None, 700.0):
+        assert after.draws(limit) == before.draws(limit)
+    if len(draws) >= 60:
+        assert after.learned() == before.learned()
+
+
+def test_restored_draw_holds_from_the_first_reading_on() -> None:
+    """A service that starts under load right after us does not raise the zero."""
+    power = restored(LearnedPower(70.0, 650.0, 72.0, 3600.0))
+    power.see(600.0)
+    assert power.draws(700.0) == Draws(72.0, 650.0)
+
+
+@pytest.mark.parametrize("hours", [4, 24, 24 * 365])
+def test_another_idle_draw_is_learned_in_a_night(hours: int) -> None:
+    """Profiling takes an idle A100 from 50 to 100 W; however long it was so before."""
+    power = PowerRange(PowerSettings())
+    power.see(50.0)
+    for _ in range(hours):
+        power.account(50.0, State.IDLE_EMPTY, HOUR)
+    for _ in range(2):
+        power.account(100.0, State.IDLE_EMPTY, HOUR)
+    assert power.draws(400.0).idle_watts == 50.0
+    for _ in range(22):
+        power.account(100.0, State.IDLE_EMPTY, HOUR)
+    assert power.draws(400.0).idle_watts == 100.0

@@ -127,6 +127,93 @@ def test_saturation_is_no_shortage() -> None:
     assert found.underprovisioned == 0.0
 
 
+def test_saturation_with_pressure_is_a_shortage() -> None:
+    """Requests that waited for compute for a twentieth of the time make the device too small."""
+    found = fit(
+        busy(
+            {0.3: 10},
+            {0.5: 10},
+            saturated={COMPUTE: HOUR},
+            pressed={COMPUTE: HOUR // 2},
+        )
+    )
+    assert found.resources[COMPUTE].saturated == 0.1
+    assert found.resources[COMPUTE].underprovisioned == 0.05
+    assert found.resources[MEMORY].underprovisioned == 0.0
+    assert (found.underprovisioned, found.is_underprovisioned) == (0.05, True)
+    assert found.overprovisioned == 0.0
+
+
+def test_device_is_short_by_its_shortest_resource() -> None:
+    """And as a whole from the share of time on that is a setting."""
+    found = busy({0.3: 10}, {0.5: 10}, pressed={COMPUTE: HOUR, Resource.PCIE: 2 * HOUR})
+    lenient = ProvisioningSettings(underprovisioned_ratio=0.21)
+    assert fit(found).underprovisioned == 0.2
+    assert fit(found).is_underprovisioned
+    tolerated = provision(found, Allocator.GROWING, lenient)
+    assert not tolerated.is_underprovisioned
+    assert tolerated.overprovisioned == pytest.approx(0.45)
+
+
+def test_nothing_is_over_while_something_is_under_even_where_little_is_known() -> None:
+    """A device whose memory says nothing, short of compute, has no room for certain."""
+    short = busy({0.3: 10}, {0.97: 10}, pressed={COMPUTE: HOUR})
+    assert fit(short, Allocator.PREALLOCATING).overprovisioned == 0.0
+    found = fit(window({State.PRODUCTIVE: 0.1}, pressed={COMPUTE: HOUR // 20}))
+    assert found.overprovisioned == 0.0
+
+
+def test_idle_time_dilutes_saturation_and_pressure() -> None:
+    """Both are shares of the known time, and unknown time is no part of it."""
+    found = fit(
+        window(
+            {State.COMPUTE_BOUND: 5, State.IDLE_HELD: 15, State.UNKNOWN: 80},
+            {COMPUTE: {1.0: 5}, MEMORY: {0.5: 20}},
+            saturated={COMPUTE: 5 * HOUR},
+            pressed={COMPUTE: 2 * HOUR},
+        )
+    )
+    assert found.resources[COMPUTE].saturated == 0.25
+    assert found.resources[COMPUTE].underprovisioned == 0.1
+    assert (found.known_seconds, found.active_seconds) == (72_000.0, 18_000.0)
+    assert found.coverage_ratio == 0.2
+
+
+@pytest.mark.parametrize("resource", [Resource.MEMORY_BANDWIDTH, Resource.PCIE, Resource.NVLINK])
+def test_other_resources_have_needs_too(resource: Resource) -> None:
+    """P99 with 15 % of room; the largest need of all is the device's."""
+    demands = {COMPUTE: {0.1: 10}, MEMORY: {0.1: 10}, resource: {0.2: 9.89, 0.6: 0.11}}
+    found = fit(window({State.PRODUCTIVE: 10}, demands))
+    assert found.resources[resource].need == pytest.approx(0.69)
+    assert found.resources[resource].overprovisioned == pytest.approx(0.31)
+    assert found.overprovisioned == pytest.approx(0.31)
+
+
+@pytest.mark.parametrize(("seconds", "is_known"), [(600, True), (599, False)])
+def test_resource_needs_its_own_ten_minutes(
+    seconds: float,
+    is_known: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """Counters that were there for a moment of ten busy hours tell of no demand."""
+    demands = {COMPUTE: {0.2: 10}, MEMORY: {0.5: 10}, Resource.NVLINK: {1.0: seconds / 3600}}
+    found = provision(
+        window({State.PRODUCTIVE: 10}, demands, compute_at_least=histogram({0.1: seconds / 3600})),
+        Allocator.GROWING,
+        SETTINGS,
+        {COMPUTE: 0.3, Resource.NVLINK: 0.9},
+    )
+    assert (Resource.NVLINK in found.resources) == is_known
+    assert (found.compute_need_at_least is not None) == is_known
+    assert found.resources[COMPUTE].demand == 0.3
+
+
+def test_idle_hours_with_memory_held_make_no_demand() -> None:
+    """Memory is counted while it is held; whether there is a demand, active time decides."""
+    found = fit(window({State.IDLE_HELD: 100}, {MEMORY: {0.5: 100}}))
+    assert found.resources[MEMORY].demand is None
+    assert found.resources[MEMORY].underprovisioned == 0.0
+
+
 def test_lower_bound_of_compute_is_told_beside() -> None:
     """What the pipes did, with its margin."""
     found = fit(busy({0.9: 10}, {0.5: 10}, compute_at_least=histogram({0.2: 10})))

@@ -12,7 +12,9 @@ from rightsizer.accounting.signals import (
     SignalSettings,
     clock_ratio,
     derive,
+    has_dead_counters,
     highest,
+    memory_work,
     tier_of,
 )
 from rightsizer.domain.pcie import link_bytes_per_second
@@ -109,8 +111,10 @@ def test_highest_draw_stands_in_for_an_unknown_limit() -> None:
     """A log that does not say its limit is measured by itself; a single draw is no range."""
     values = {Signal.POWER_WATTS: 360.0}
     assert derived(values, power_limit_watts=None)[Signal.POWER] == 0.5
-    flat = derived(values, draws=Draws(360.0, 360.0), power_limit_watts=None)
-    assert Signal.POWER not in flat
+    for lowest in (360.0, 325.1):
+        flat = derived(values, draws=Draws(lowest, 650.0), power_limit_watts=None)
+        assert Signal.POWER not in flat, "a range that narrow is noise"
+    assert Signal.POWER in derived(values, draws=Draws(325.0, 650.0), power_limit_watts=None)
 
 
 def test_host_speaks_where_the_reading_does_not() -> None:
@@ -128,6 +132,16 @@ def test_sm_work_weighs_activity_by_the_clock() -> None:
     assert derived({Signal.SM_ACTIVE: 0.8})[Signal.SM_WORK] == 0.8
 
 
+def test_memory_controller_works_at_its_clock() -> None:
+    """Its share is of the clock that runs: 32 % at 405 MHz is 1 % of what the memory could."""
+    busy, clock = Signal.MEMORY_CONTROLLER_BUSY, Signal.MEMORY_CLOCK_HERTZ
+    signals = {busy: 0.32, clock: 405e6, Signal.MEMORY_CLOCK_MAXIMUM_HERTZ: 10501e6}
+    assert memory_work(signals) == pytest.approx(0.0123, abs=1e-3)
+    assert memory_work({busy: 0.32, clock: 405e6}) == 0.32
+    assert memory_work({busy: 0.32}) == 0.32
+    assert memory_work({}) is None
+
+
 def test_highest_is_the_largest_of_those_that_are_known() -> None:
     """A signal that is missing does not count as nothing."""
     signals = {Signal.PCIE_RECEIVE: 0.2, Signal.PCIE_TRANSMIT: 0.6}
@@ -142,10 +156,23 @@ def test_dead_counters_are_not_believed() -> None:
     assert Signal.SM_WORK not in signals
 
 
+def test_dead_counters_stay_dead_until_one_moves() -> None:
+    """A GPU whose counters have died is not at rest when its load falls."""
+    light = DEAD | {Signal.GPU_BUSY: 0.3, Signal.POWER_WATTS: 150.0}
+    device = gpu()
+    for change, is_dead in (({}, True), ({Signal.DRAM_ACTIVE: 0.01}, False)):
+        values = reading(device, 0, light | change)
+        signals = derive(
+            values, device, {}, Draws(70.0, 650.0), SignalSettings(), counters_were_dead=True
+        )
+        assert has_dead_counters(values, signals) == is_dead
+        assert (tier_of(signals) is Tier.POWER) == is_dead
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        {Signal.POWER_WATTS: 150.0},
+        {Signal.POWER_WATTS: 70 + 0.2499 * 630},
         {Signal.GPU_BUSY: 0.2},
         {Signal.DRAM_ACTIVE: 0.01},
     ],

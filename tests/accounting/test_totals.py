@@ -1,11 +1,14 @@
 """Counters of a device: they start at nothing and only grow."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import SECOND, entry
 from rightsizer.accounting.totals import RunningTotals
+from rightsizer.domain.energy_source import EnergySource
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.state import Cause, Condition, State
@@ -28,6 +31,7 @@ STALL = entry(
     used_ratio=0.25,
     waste={Cause.STALLED: 0.75},
     energy_joules=1000.0,
+    energy_source=EnergySource.POWER,
 )
 GAP = entry(10, 30, State.UNKNOWN, used_ratio=None, waste={}, energy_joules=None)
 
@@ -47,6 +51,15 @@ def test_totals_add_up_what_the_entries_say() -> None:
 def test_accounted_time_includes_what_is_unknown() -> None:
     """It is the device's whole wall time."""
     assert sum(totals_of([STALL, GAP]).totals().state_seconds.values()) == 30.0
+
+
+def test_energy_is_told_by_how_it_was_measured() -> None:
+    """Used and wasted joules sum to both ways together; what was drawn in a gap is in neither."""
+    counted = replace(STALL, energy_joules=250.0, energy_source=EnergySource.COUNTER)
+    lost = replace(GAP, energy_joules=9000.0, energy_source=EnergySource.POWER)
+    totals = totals_of([STALL, counted, lost, counted]).totals()
+    assert totals.energy_joules == {EnergySource.POWER: 1000.0, EnergySource.COUNTER: 500.0}
+    assert totals.used_joules + sum(totals.waste_joules.values()) == 1500.0
 
 
 @given(st.lists(st.sampled_from([STALL, GAP]), min_size=1, max_size=20))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cases import window
+from readings import EPOCH, SECOND
 from rightsizer.accounting.window_form import decode, encode
+from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure
 from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
 from rightsizer.domain.window import Window
@@ -44,6 +46,18 @@ WINDOWS: Final[st.SearchStrategy[Window]] = st.builds(
     energy_joules=FLOATS,
     demands=keyed(Resource, HISTOGRAMS),
     compute_at_least=HISTOGRAMS,
+    blocks=st.lists(st.integers(0, 2**31), max_size=4).map(
+        lambda numbers: Blocks.joined(
+            Blocks.of_one(number * BLOCK_SPAN, 300.0, {Measure.BUSY: 0.5}, {Measure.BUSY: 1.0})
+            for number in numbers
+        )
+    ),
+)
+BLOCKS: Final = Blocks.of_one(
+    EPOCH,
+    300.0,
+    {Measure.BUSY: 0.5, Measure.MEMORY: 0.25},
+    {Measure.BUSY: 1.0, Measure.MEMORY: 0.25},
 )
 
 
@@ -52,6 +66,49 @@ def test_nothing_is_lost(found: Window) -> None:
     """Every sum and every bin comes back as it was, a recording that begins at 0 included."""
     assert decode(found.uuid, encode(found)) == found
     assert encode(decode(found.uuid, encode(found))) == encode(found)
+
+
+FORMER: Final = (
+    b'{"v":1,"start":1767225600000000000,"end":1767225900000000000,'
+    b'"states":{"productive":200000000000,"idle_held":100000000000},'
+    b'"tiers":{"power":300000000000},"waste_seconds":{"headroom":150.5},'
+    b'"used_seconds":149.5,"energy_joules":30000.0,'
+    b'"demands":{"memory":[[50,300000000000]]},"compute_at_least":[[7,0.5]]}'
+)
+"""As histories hold it that were written before there were blocks."""
+
+
+PACKED: Final = (
+    "0278bbdfc229eb636060d4aa5682663f43733373232353332425d01c0995b14491412472e4646484a20629b5"
+    "21058401725a83262db4d4849114101165686aa0678a115b8626967aa61871043655cf0025aa10016d8a111e"
+    "d883d15c07682328b4221f1de0de61c160c35087044d8010990f008a9760a1"
+)
+
+
+def test_former_form_is_read() -> None:
+    """A history outlives the program that wrote it."""
+    found = decode("GPU-0", FORMER)
+    assert found == Window(
+        uuid="GPU-0",
+        start=EPOCH,
+        end=EPOCH + 300 * SECOND,
+        states={State.PRODUCTIVE: 200 * SECOND, State.IDLE_HELD: 100 * SECOND},
+        tiers={Tier.POWER: 300 * SECOND},
+        waste_seconds={Cause.HEADROOM: 150.5},
+        used_seconds=149.5,
+        energy_joules=30000.0,
+        demands={Resource.MEMORY: Histogram({50: 300.0 * SECOND})},
+        compute_at_least=Histogram({7: 0.5}),
+    )
+    assert not found.blocks
+    assert decode("GPU-0", encode(found)) == found
+
+
+def test_packing_words_never_change() -> None:
+    """Bytes of this form that were written once are read for ever."""
+    written = bytes.fromhex(PACKED)
+    assert decode("GPU-0", written) == replace(decode("GPU-0", FORMER), blocks=BLOCKS)
+    assert len(written) < len(FORMER) / 1.5
 
 
 @pytest.mark.parametrize(
@@ -70,13 +127,21 @@ def test_nothing_is_lost(found: Window) -> None:
 )
 def test_what_is_no_window_is_refused(spoil: Callable[[dict[str, Any]], Any]) -> None:
     """Newer forms and broken ones raise an error that a reader can pass over."""
-    form = json.loads(encode(window({State.PRODUCTIVE: 1})))
+    form = json.loads(FORMER)
     with pytest.raises(ValueError, match=r"window|is not a valid|bin"):
         decode("GPU-0", json.dumps(spoil(form)).encode())
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe"])
-def test_torn_bytes_are_refused(data: bytes) -> None:
-    """A row cut off in the middle is no window."""
-    with pytest.raises(ValueError, match=r"Expecting|codec"):
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"\x02", b"\x02abc", b"\x03" + FORMER])
+def test_bytes_of_something_else_are_refused(data: bytes) -> None:
+    """A newer form, or none at all."""
+    with pytest.raises(ValueError, match=r"Expecting|window"):
         decode("GPU-0", data)
+
+
+@given(WINDOWS, st.data())
+def test_torn_bytes_are_refused(found: Window, data: st.DataObject) -> None:
+    """A row cut off anywhere is no window, and never half of one."""
+    whole = encode(found)
+    with pytest.raises(ValueError, match=r"window|Expecting"):
+        decode("GPU-0", whole[: data.draw(st.integers(0, len(whole) - 1))])

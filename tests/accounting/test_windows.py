@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, entry
 from rightsizer.accounting.builder import WindowBuilder
+from rightsizer.accounting.ladder import split
 from rightsizer.accounting.window_form import decode, encode
-from rightsizer.accounting.windows import FINE_SPAN, DeviceWindows, split
+from rightsizer.accounting.windows import FINE_SPAN, DeviceWindows
+from rightsizer.domain.block import Blocks, Measure
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
 from rightsizer.domain.window import Window
@@ -99,6 +101,11 @@ def assert_same(one: Window, other: Window) -> None:
         )
 
 
+def unblocked(window: Window) -> Window:
+    """The same without its blocks, which a restart divides and a running sum does not have."""
+    return replace(window, blocks=Blocks())
+
+
 @given(PIECES, st.lists(st.integers(0, 20 * 60 * 25), max_size=10))
 def test_any_split_of_entries_gives_the_same_windows(
     pieces: list[tuple[Entry, int]], cuts: list[int]
@@ -169,9 +176,10 @@ def test_running_sums_equal_sums_made_anew() -> None:
     open_window = device.open_window()
     assert open_window is not None
     day = [window for window in closed if window.start >= now - DAY]
-    assert_same(device.day(), summed([*day, open_window]))
+    assert_same(device.day(), unblocked(summed([*day, open_window])))
     assert device.week().accounted == pytest.approx(7 * DAY, abs=HOUR)
-    assert_same(device.window(DAY, now), summed([*day, open_window]))
+    found = device.window(now - DAY, open_window.end)
+    assert_same(unblocked(found), unblocked(summed([*day, open_window])))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +196,7 @@ def test_span_is_answered_to_its_grain(span: int, grain: int) -> None:
     entries = long_run(100)
     device, _ = windows_of(entries)
     now = entries[-1].end
-    found = device.window(span, now)
+    found = device.window(now - span, now)
     assert found.end == now
     assert found.start % grain == 0
     assert abs(found.accounted - span) <= grain
@@ -224,7 +232,9 @@ def test_restart_changes_nothing(minutes: int) -> None:
         restarted.add(each)
     now = after[-1].end
     for span in (HOUR, 6 * HOUR, DAY, 7 * DAY):
-        assert_same(restarted.window(span, now), steady.window(span, now))
+        assert_same(
+            unblocked(restarted.window(now - span, now)), unblocked(steady.window(now - span, now))
+        )
     assert_same(restarted.day(), steady.day())
     assert_same(restarted.week(), steady.week())
     assert restarted.demands.demand() == steady.demands.demand()
@@ -238,7 +248,7 @@ def test_what_is_older_than_its_span_is_gone_when_time_goes_on() -> None:
     assert device.day().states == {State.IDLE_EMPTY: SECOND}
     assert (device.day().start, device.day().coverage_ratio) == (later, 1.0)
     assert device.week().accounted == 5 * HOUR + SECOND
-    assert device.window(3 * HOUR, later + SECOND).accounted == SECOND
+    assert device.window(later - 3 * HOUR, later + SECOND).accounted == SECOND
 
 
 @pytest.mark.parametrize("back", [30 * SECOND, 20 * MINUTE, 5 * HOUR, 400 * DAY])
@@ -253,7 +263,8 @@ def test_clock_that_is_set_back_loses_no_time(back: int) -> None:
     assert open_window is not None
     assert summed([*closed, open_window]).accounted == 4 * HOUR
     assert len(closed) >= 46
-    assert device.window(HOUR, again[-1].end).accounted >= HOUR - FINE_SPAN
+    end = again[-1].end
+    assert device.window(end - HOUR, end).accounted >= HOUR - FINE_SPAN
 
 
 def test_memory_is_bounded_whatever_the_clock_does() -> None:
@@ -276,7 +287,9 @@ def test_nothing_added_is_an_empty_window() -> None:
     """Before the first entry there is nothing to tell."""
     device = DeviceWindows("GPU-0")
     assert device.open_window() is None
-    assert device.day() == device.week() == device.window(HOUR, EPOCH) == Window("GPU-0", 0, 0)
+    assert (
+        device.day() == device.week() == device.window(EPOCH - HOUR, EPOCH) == Window("GPU-0", 0, 0)
+    )
     assert list(device.strip(EPOCH)) == []
 
 
@@ -291,3 +304,76 @@ def test_demand_is_of_active_seconds_and_memory_of_held_ones() -> None:
     assert found.demands[Resource.COMPUTE].total == 10 * SECOND
     assert found.compute_at_least.quantile(0.5) == 0.7
     assert found.tiers == {Tier.POWER: 20 * SECOND, Tier.PROFILING: 10 * SECOND}
+
+
+@given(PIECES, st.data())
+def test_any_span_is_the_sum_of_the_five_minutes_in_it(
+    pieces: list[tuple[Entry, int]], data: st.DataObject
+) -> None:
+    """Whether five minutes, hours or days are read, and also where the span ended long ago."""
+    entries = entries_of(pieces, EPOCH + 23 * HOUR)
+    device, closed = windows_of(entries)
+    open_window = device.open_window()
+    assert open_window is not None
+    borders = st.integers(-3, 110).map(lambda number: EPOCH + 23 * HOUR + number * FINE_SPAN)
+    start, end = data.draw(borders), data.draw(borders)
+    inside = [each for each in (*closed, open_window) if start <= each.start < end]
+    assert_same(device.window(start, end), summed(inside))
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [(9 * DAY, 9 * DAY + 2 * HOUR), (3 * HOUR, 8 * DAY), (26 * HOUR, 27 * HOUR), (0, 10 * DAY)],
+)
+def test_span_that_ended_long_ago_is_exact_to_its_grain(start: int, end: int) -> None:
+    """On whole hours nothing is missing and nothing too much, ten days later too."""
+    device, closed = windows_of(long_run(240, length=300))
+    recollection = device.recollection()
+    assert recollection.grain(EPOCH + start, EPOCH + end) == FINE_SPAN
+    found = recollection.window(EPOCH + start, EPOCH + end)
+    expected = [each for each in closed if EPOCH + start <= each.start < EPOCH + end]
+    open_window = device.open_window()
+    assert open_window is not None
+    if end == 10 * DAY:
+        expected.append(open_window)
+    assert_same(found, summed(expected))
+
+
+def test_span_within_an_hour_of_long_ago_is_answered_to_the_hour() -> None:
+    """Its blocks are exact to five minutes all the same."""
+    device, _ = windows_of(long_run(240, length=300))
+    start, end = EPOCH + DAY + 10 * MINUTE, EPOCH + DAY + 100 * MINUTE
+    recollection = device.recollection()
+    assert recollection.grain(start, end) == HOUR
+    found = recollection.window(start, end)
+    assert (found.start, found.end) == (EPOCH + DAY + HOUR, EPOCH + DAY + 2 * HOUR)
+    expected = [start + number * FINE_SPAN for number in range(18)]
+    known = {each.start for each in found.blocks.of(Measure.MEMORY)}
+    assert known <= set(expected)
+    assert len(known) > 6
+
+
+def test_what_was_looked_at_does_not_change() -> None:
+    """Whoever took it under a lock reads it while time goes on."""
+    device, closed = windows_of(long_run(5))
+    end = closed[-1].end
+    seen = device.recollection()
+    before = seen.window(EPOCH, end)
+    for each in long_run(30, end + FINE_SPAN):
+        device.add(each)
+    assert seen.window(EPOCH, end) == before
+
+
+def test_blocks_hold_mean_and_peak_of_five_minutes() -> None:
+    """Idle time counts, time that is not known does not."""
+    device = DeviceWindows("GPU-0")
+    busy = {Resource.COMPUTE: 0.9, Resource.MEMORY: 0.5}
+    for each in entries_of([(replace(KINDS[1], shares=busy), 30), (KINDS[2], 90), (KINDS[4], 180)]):
+        device.add(each)
+    found = device.window(EPOCH, EPOCH + HOUR).blocks
+    (compute,) = found.of(Measure.COMPUTE)
+    assert (compute.start, compute.known_seconds) == (EPOCH, 120.0)
+    assert compute.mean == pytest.approx(0.9 * 30 / 120, rel=1e-3)
+    assert compute.peak == pytest.approx(0.9, rel=1e-3)
+    assert compute.peak >= 0.9
+    assert found.of(Measure.NVLINK) == ()

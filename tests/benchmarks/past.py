@@ -48,7 +48,12 @@ def fill(path: Path, days: int) -> None:
     storage = Storage(str(path))
     for day in reversed(range(days)):
         shifted = [
-            replace(window, start=window.start - day * _DAY, end=window.end - day * _DAY)
+            replace(
+                window,
+                start=window.start - day * _DAY,
+                end=window.end - day * _DAY,
+                blocks=window.blocks.shifted(-day * _DAY),
+            )
             for window in windows
         ]
         storage.save_windows(shifted, (), accounts.known_devices())

@@ -15,20 +15,26 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import (
     accounting_cost,
     agent_cost,
+    history_cost,
     host_cost,
     import_time,
+    kills,
     peers,
     replay_speed,
     scrape_cost,
+    tick_cost,
 )
 from benchmarks.options import Options
 from measured import DOCUMENT, Figure, machine, rewrite, table
 
 BENCHMARKS: Final[Sequence[tuple[str, Callable[[Options], Iterable[Figure]]]]] = (
     ("The agent at 1 Hz on eight simulated H100", agent_cost.measure),
+    ("One tick, everything on", tick_cost.measure),
     ("The host beside the GPUs", host_cost.measure),
     ("A scrape", scrape_cost.measure),
     ("Accounting and history", accounting_cost.measure),
+    ("A history of fourteen days", history_cost.measure),
+    ("Killed under load", kills.measure),
     ("Replay", replay_speed.measure),
     ("Start of the command", import_time.measure),
     ("Beside others, on the same simulated driver", peers.measure),

@@ -159,10 +159,12 @@ def test_migration_that_fails_leaves_the_file_as_it_was(path: Path) -> None:
 @pytest.mark.parametrize("read_only", [False, True])
 def test_newer_schema_is_refused(path: Path, read_only: bool) -> None:  # noqa: FBT001 - a case.
     """An older program never touches, nor misreads, what a newer one wrote."""
-    Database(path, MIGRATIONS).close()
+    with Database(path, MIGRATIONS) as database:
+        write(database, "newer")
     with pytest.raises(HistoryError, match=r"has schema 3, this program knows up to 2; upgrade"):
         Database(path, MIGRATIONS[:2], read_only=read_only)
-    Database(path, MIGRATIONS).close()
+    with Database(path, MIGRATIONS) as database:
+        assert notes(database) == ["newer"]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def test_file_that_is_no_database_is_set_aside(path: Path, content: bytes) -> No
 
 def test_database_with_broken_pages_is_set_aside(path: Path) -> None:
     """Damage in the middle is found on opening, not a week later."""
-    with Database(path, MIGRATIONS) as database:
+    with Database(path, MIGRATIONS, is_durable=False) as database:
         for number in range(2000):
             write(database, f"note {number}" * 5)
     content = bytearray(path.read_bytes())
@@ -222,7 +224,8 @@ def test_reader_may_read_where_it_may_not_write(foreign: Path) -> None:
 
 def test_reader_who_may_not_read_is_told_so(foreign: Path) -> None:
     """Neither a closed file nor a closed folder ends in a traceback."""
-    Database(foreign, MIGRATIONS).close()
+    with Database(foreign, MIGRATIONS) as writer:
+        write(writer, "secret")
     for closed in (foreign, foreign.parent):
         closed.chmod(0)
         with nobody(), pytest.raises(HistoryError, match=r"cannot be read: .*; run this as a user"):

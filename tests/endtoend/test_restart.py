@@ -29,6 +29,8 @@ def accounted(folder: Path) -> dict[str, float]:
     assert storage.history is not None
     found: dict[str, float] = {}
     for window in storage.history.load():
+        if window.workload_key is not None:
+            continue  # The same seconds by whose they were.
         assert window.accounted <= window.end - window.start + JITTER
         found[window.uuid] = found.get(window.uuid, 0.0) + seconds(window.accounted)
     storage.close()

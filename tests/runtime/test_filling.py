@@ -70,6 +70,23 @@ def test_a_history_that_exists_keeps_what_it_has(tmp_path: Path) -> None:
     Storage(str(path)).close()
 
 
+def test_what_is_replayed_again_is_counted_once(tmp_path: Path) -> None:
+    """An hour that its recording lived twice comes twice, however often it is replayed."""
+    path = tmp_path / "history.db"
+    twice = [*windows(12), *windows(12)]
+    for _ in range(3):
+        fill(path, windows(1, first=20), twice)
+
+    assert sum(window.accounted for window in kept(path)) == 25 * 5 * MINUTE
+
+
+def test_a_recording_without_devices_leaves_nothing(tmp_path: Path) -> None:
+    """There is nothing to keep."""
+    with Filling(tmp_path / "history.db"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "existing"])
 def test_what_goes_wrong_changes_nothing(tmp_path: Path, is_there: bool) -> None:  # noqa: FBT001
     """A recording that is torn in its middle leaves no half of itself."""
@@ -92,6 +109,7 @@ def test_the_history_of_a_running_agent_is_left_alone(tmp_path: Path) -> None:
     """It is refused at once, not after an hour of replay."""
     path = tmp_path / "history.db"
     agent = Storage(str(path))
+    agent.save_windows(windows(1), [], [])
     with pytest.raises(HistoryError, match=r"being written by process \d+"):
         Filling(path)
     agent.close()

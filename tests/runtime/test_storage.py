@@ -1,15 +1,17 @@
 """What lasts over a restart, over a broken file and over a full disk."""
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cases import NOW, after, finding, judgement, window
-from readings import gpu, workload
+from readings import DAY, SECOND, gpu, workload
 from rightsizer.accounting.known import KnownDevice
 from rightsizer.advice.ledger import LedgerSettings
 from rightsizer.domain.errors import HistoryError
@@ -150,6 +152,107 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
     assert told["failures"] >= 2
     assert told["before"] < told["saved"]
     assert told["found"] == told["saved"]
+
+
+def damage(path: Path) -> None:
+    """Spoil every page of an open history."""
+    other = sqlite3.connect(path)
+    # What somebody else has written is not in anybody's cache.
+    other.execute("DELETE FROM grafana_outbox WHERE 0")
+    other.execute("INSERT INTO grafana_outbox (note) VALUES ('')")
+    other.commit()
+    other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    other.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(os.urandom(size - 100))
+
+
+def test_a_history_that_breaks_while_it_is_written_is_begun_anew(tmp_path: Path) -> None:
+    """The windows of that flush are in the new one, and the ledger is as it was."""
+    path = tmp_path / "history.db"
+    storage = Storage(str(path))
+    ledger = storage.ledger(LedgerSettings())
+    ledger.update([judgement()], NOW)
+    storage.save_ledger(ledger)
+    storage.save_windows([WINDOW], [], [KNOWN])
+    damage(path)
+    later = replace(WINDOW, start=WINDOW.end, end=WINDOW.end + 1)
+    running = replace(WINDOW, start=WINDOW.end + 1, end=WINDOW.end + 2)
+    assert storage.save_windows([later], [running], [KNOWN]) is True
+
+    assert storage.breaks == 1
+    assert storage.set_aside is not None
+    assert storage.set_aside.exists()
+    storage.close()
+    again = Storage(str(path))
+    assert again.history is not None
+    assert list(again.history.load()) == [later, running]
+    assert again.history.devices() == (KNOWN,)
+    assert again.ledger(LedgerSettings()).records == ledger.records
+    assert again.breaks == 0
+    again.close()
+
+
+def test_a_ledger_meets_a_break_too(tmp_path: Path) -> None:
+    """It is saved in the new history; what was opened is not opened again."""
+    path = tmp_path / "history.db"
+    storage = Storage(str(path))
+    ledger = storage.ledger(LedgerSettings())
+    ledger.update([judgement()], NOW)
+    storage.save_ledger(ledger)
+    damage(path)
+    storage.save_ledger(ledger)
+
+    assert storage.breaks == 1
+    assert storage.ledger(LedgerSettings()).records == ledger.records
+    storage.close()
+
+
+FIRST_SCHEMA = Path(__file__).parent / "data" / "history_of_schema_1.sql"
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["writer", "reader"])
+def test_a_history_of_the_first_schema_is_read(tmp_path: Path, read_only: bool) -> None:  # noqa: FBT001
+    """All of it: windows, devices and ledger; and a writer goes on in it."""
+    path = tmp_path / "history.db"
+    old = sqlite3.connect(path)
+    old.executescript(FIRST_SCHEMA.read_text(encoding="utf-8"))
+    rows = old.execute("SELECT uuid, start, finish FROM window ORDER BY start, uuid").fetchall()
+    old.close()
+    storage = Storage(str(path), read_only=read_only)
+    assert storage.history is not None
+    windows = list(storage.history.load())
+
+    assert [(window.uuid, window.start, window.end) for window in windows] == rows
+    assert sum(window.accounted for window in windows) == 10_780 * SECOND
+    assert [known.device.name for known in storage.history.devices()] == ["Tesla T4"] * 2
+    assert [each.advice.finding.rule for each in storage.ledger(LedgerSettings()).records] == [
+        "idle"
+    ]
+    if not read_only:
+        storage.save_windows([WINDOW], [], [KNOWN])
+        assert storage.history.roll_up(rows[-1][1] + DAY) == 10
+        assert sum(window.accounted for window in storage.history.load()) == (
+            10_780 * SECOND + WINDOW.accounted
+        )
+    storage.close()
+
+
+def test_the_bound_on_its_size_reaches_the_history(tmp_path: Path) -> None:
+    """The oldest windows go."""
+    path, most = tmp_path / "history.db", 2**17
+    storage = Storage(str(path), is_durable=False, maximum_bytes=most)
+    assert storage.history is not None
+    for number in range(3000):
+        at = number * 300 * SECOND
+        storage.save_windows([replace(WINDOW, start=at, end=at + 300 * SECOND)], [], [])
+
+    assert next(iter(storage.history.load())).start > 0
+    assert storage.history.forgotten > 0
+    storage.close()
+    assert path.stat().st_size <= most + 2**14
 
 
 def test_an_acted_upon_ledger_is_restored_with_its_actor(tmp_path: Path) -> None:

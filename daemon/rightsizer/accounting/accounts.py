@@ -6,22 +6,24 @@ from typing import Final
 
 from rightsizer.accounting.books import Books, BooksSettings
 from rightsizer.accounting.builder import WindowBuilder
+from rightsizer.accounting.case_view import CaseView, DeviceView, allocator_of
 from rightsizer.accounting.decay import DecaySettings
 from rightsizer.accounting.known import KnownDevice
+from rightsizer.accounting.past import PastSettings
 from rightsizer.accounting.provisioning import ProvisioningSettings, provision
 from rightsizer.accounting.tenancy import Tenancy
 from rightsizer.accounting.totals import RunningTotals
 from rightsizer.accounting.windows import DeviceWindows
+from rightsizer.accounting.workloads import Workloads, WorkloadsSettings
 from rightsizer.domain.device import Device
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.finding import Case
-from rightsizer.domain.report import StripCell, Totals
+from rightsizer.domain.report import StripCell, Totals, WorkloadReport
 from rightsizer.domain.settings import setting
 from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.state import Resource
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.domain.window import Provisioning, Window
-from rightsizer.domain.workload import Allocator, Workload
 
 __all__ = ["CURRENT", "DAY", "WEEK", "AccountingSettings", "Accounts"]
 
@@ -30,6 +32,8 @@ WEEK: Final = "7d"
 CURRENT: Final = "current"
 _ABSENT_KEPT: Final = 64
 """Accounts of devices that are not there; MIG reconfiguration makes new uuids each time."""
+_EVER: Final[Nanoseconds] = 2**63
+"""Later than any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class AccountingSettings:
     books: BooksSettings = field(default_factory=BooksSettings)
     decay: DecaySettings = field(default_factory=DecaySettings)
     provisioning: ProvisioningSettings = field(default_factory=ProvisioningSettings)
+    workloads: WorkloadsSettings = field(default_factory=WorkloadsSettings)
+    past: PastSettings = field(default_factory=PastSettings)
 
 
 class _Account:
@@ -77,6 +83,7 @@ class Accounts:
         self._books = Books(self._settings.books)
         self._accounts: dict[str, _Account] = {}
         self._devices: dict[str, Device] = {}
+        self._workloads = Workloads(self._settings.workloads)
         self._closed: list[Window] = []
 
     @property
@@ -99,6 +106,7 @@ class Accounts:
                 account.windows.forget_demands()
             account.last = entry
             self._closed.extend(account.windows.add(entry))
+        self._closed.extend(self._workloads.post(snapshot.holdings, entries))
         return entries
 
     def begin(self) -> None:
@@ -106,9 +114,14 @@ class Accounts:
         for account in self._accounts.values():
             account.totals = RunningTotals()
             account.whole = WindowBuilder(account.windows.uuid)
+        self._workloads.begin()
 
     def restore(self, window: Window) -> None:
-        """Put back a window from a history; oldest first for each device."""
+        """Put back a window from a history; oldest first for each device and workload."""
+        key = window.workload_key
+        if key is not None:
+            self._workloads.restore(key, window)
+            return
         account = self._account(window.uuid)
         account.windows.restore(window)
         if window.end <= account.tenancy.since:
@@ -119,12 +132,18 @@ class Accounts:
         self._devices.setdefault(known.device.uuid, known.device)
         account = self._account(known.device.uuid)
         account.tenancy.restore(known.holder, known.held_since)
+        self._books.restore_power(known.device.uuid, known.power)
+        if known.holder is not None:
+            self._workloads.know(known.holder)
 
     def known_devices(self) -> tuple[KnownDevice, ...]:
         """The devices of the last snapshot with their holders."""
         return tuple(
             KnownDevice(
-                device, self._account(uuid).tenancy.holder, self._account(uuid).tenancy.since
+                device,
+                self._account(uuid).tenancy.holder,
+                self._account(uuid).tenancy.since,
+                self._books.learned_power(uuid),
             )
             for uuid, device in self._devices.items()
         )
@@ -137,7 +156,8 @@ class Accounts:
     def open_windows(self) -> list[Window]:
         """The five-minute windows that are still running."""
         found = (account.windows.open_window() for account in self._accounts.values())
-        return [window for window in found if window is not None]
+        running = [window for window in found if window is not None]
+        return [*running, *self._workloads.open_windows()]
 
     def last(self, uuid: str) -> Entry | None:
         """The latest entry of a device, `None` before there is one."""
@@ -146,6 +166,10 @@ class Accounts:
     def totals(self, uuid: str) -> Totals:
         """The counters of a device."""
         return self._account(uuid).totals.totals()
+
+    def workloads(self) -> tuple[WorkloadReport, ...]:
+        """The counters of workloads over all their devices, seen longest ago first."""
+        return self._workloads.reports()
 
     def whole(self, uuid: str) -> Window:
         """Everything that was posted of a device, as one window."""
@@ -158,13 +182,17 @@ class Accounts:
     def provisioning(self, uuid: str) -> Mapping[str, Provisioning]:
         """The derived gauges of a device by exported window."""
         account, settings = self._account(uuid), self._settings.provisioning
-        allocator = _allocator(account.tenancy.holder)
+        allocator = allocator_of(account.tenancy.holder)
         day, week = account.windows.day(), account.windows.week()
         return {
             DAY: provision(day, allocator, settings),
             WEEK: provision(week, allocator, settings),
             CURRENT: provision(week, allocator, settings, account.current_demands()),
         }
+
+    def window(self, uuid: str, start: Nanoseconds, end: Nanoseconds) -> Window:
+        """Any span of a device's past, of up to thirty days."""
+        return self._account(uuid).windows.window(start, end)
 
     def cases(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Case, ...]:
         """What the rules judge: the devices of each holder over the last span of time.
@@ -174,36 +202,40 @@ class Accounts:
                 everything that was posted.
             now: The end of the span, wall time.
         """
+        return tuple(view.case() for view in self.case_views(span, now))
+
+    def case_views(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[CaseView, ...]:
+        """What `cases` are made of, at once; whoever holds a lock makes them when it is free."""
         groups: dict[str, list[str]] = {}
         for uuid, device in self._devices.items():
             if not device.has_mig_instances:
                 holder = self._account(uuid).tenancy.holder
                 groups.setdefault(holder.key if holder else uuid, []).append(uuid)
-        return tuple(self._case(key, uuids, span, now) for key, uuids in groups.items())
+        return tuple(self._case_view(key, uuids, span, now) for key, uuids in groups.items())
 
-    def _case(self, key: str, uuids: list[str], span: Nanoseconds | None, now: Nanoseconds) -> Case:
-        accounts = [self._account(uuid) for uuid in uuids]
-        workload = accounts[0].tenancy.holder
-        windows = tuple(
-            account.whole.window()
-            if span is None
-            else account.windows.window(min(span, max(0, now - account.tenancy.since)), now)
-            for account in accounts
-        )
-        return Case(
+    def _case_view(
+        self, key: str, uuids: list[str], span: Nanoseconds | None, now: Nanoseconds
+    ) -> CaseView:
+        workload = self._account(uuids[0]).tenancy.holder
+        return CaseView(
             key=key,
             workload=workload,
-            devices=tuple(self._devices[uuid] for uuid in uuids),
-            windows=windows,
-            provisioning=tuple(
-                provision(
-                    window,
-                    _allocator(workload),
-                    self._settings.provisioning,
-                    account.current_demands(),
-                )
-                for account, window in zip(accounts, windows, strict=True)
-            ),
+            devices=tuple(self._device_view(uuid, is_whole=span is None) for uuid in uuids),
+            group=None if workload is None else self._workloads.recollection(workload.key),
+            start=0 if span is None else now - span,
+            end=_EVER if span is None else now,
+            provisioning=self._settings.provisioning,
+            past=self._settings.past,
+        )
+
+    def _device_view(self, uuid: str, *, is_whole: bool) -> DeviceView:
+        account = self._account(uuid)
+        return DeviceView(
+            device=self._devices[uuid],
+            recollection=account.windows.recollection(),
+            whole=account.whole.window() if is_whole else None,
+            since=account.tenancy.since,
+            demands=account.current_demands(),
         )
 
     def _forget_absent(self) -> None:
@@ -216,7 +248,3 @@ class Accounts:
         if uuid not in self._accounts:
             self._accounts[uuid] = _Account(uuid, self._settings)
         return self._accounts[uuid]
-
-
-def _allocator(workload: Workload | None) -> Allocator:
-    return Allocator.UNKNOWN if workload is None else workload.allocator

@@ -1,12 +1,30 @@
 """The books: every snapshot becomes entries, so that each device's time is accounted for once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from rightsizer.accounting.classify import ClassifySettings, Observation, classify, looks_stalled
-from rightsizer.accounting.conditions import ConditionSettings, conditions
-from rightsizer.accounting.power import PowerRange, PowerSettings
-from rightsizer.accounting.signals import SignalSettings, clock_ratio, derive, tier_of
+from rightsizer.accounting.classify import (
+    ClassifySettings,
+    Observation,
+    Verdict,
+    classify,
+    looks_stalled,
+)
+from rightsizer.accounting.conditions import Circumstances, ConditionSettings, conditions
+from rightsizer.accounting.energy import EnergySettings
+from rightsizer.accounting.imbalance import Imbalance, ImbalanceSettings, job_of
+from rightsizer.accounting.link import LinkSettings
+from rightsizer.accounting.page import Page, Stretch
+from rightsizer.accounting.power import LearnedPower, PowerRange, PowerSettings
+from rightsizer.accounting.pressure import PressureSettings
+from rightsizer.accounting.signals import (
+    SignalSettings,
+    clock_ratio,
+    derive,
+    has_dead_counters,
+    tier_of,
+)
 from rightsizer.accounting.usage import UsageSettings, usage, waste
 from rightsizer.domain.device import Device
 from rightsizer.domain.entry import Entry
@@ -14,11 +32,14 @@ from rightsizer.domain.reading import Reading
 from rightsizer.domain.settings import setting
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import Condition, Resource, State, Tier
-from rightsizer.domain.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.domain.state import Condition, State, Tier
+from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.domain.workload import Allocator, Holding
 
 __all__ = ["Books", "BooksSettings"]
+
+_ABSENT_KEPT: Final = 64
+"""Ranges of boards that are not there; MIG reconfiguration makes new uuids each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +63,11 @@ class BooksSettings:
     power: PowerSettings = field(default_factory=PowerSettings)
     classify: ClassifySettings = field(default_factory=ClassifySettings)
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
+    link: LinkSettings = field(default_factory=LinkSettings)
+    imbalance: ImbalanceSettings = field(default_factory=ImbalanceSettings)
     usage: UsageSettings = field(default_factory=UsageSettings)
-
-
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """What is known of a device from `start` to `end` (wall time)."""
-
-    start: Nanoseconds
-    end: Nanoseconds
-    signals: dict[Signal, float]
-    peer_stalls: bool
+    energy: EnergySettings = field(default_factory=EnergySettings)
+    pressure: PressureSettings = field(default_factory=PressureSettings)
 
 
 class Books:
@@ -60,8 +75,18 @@ class Books:
 
     def __init__(self, settings: BooksSettings | None = None) -> None:
         self._settings = settings or BooksSettings()
-        self._accounted: dict[str, Nanoseconds] = {}
+        self._pages: dict[str, Page] = {}
         self._power: dict[str, PowerRange] = {}
+        self._imbalance = Imbalance(self._settings.imbalance)
+
+    def restore_power(self, uuid: str, learned: LearnedPower | None) -> None:
+        """Go on from what a history knows of a device's draw."""
+        if learned is not None:
+            self._range(uuid).restore(learned)
+
+    def learned_power(self, uuid: str) -> LearnedPower | None:
+        """What is known of a device's draw, `None` where nothing is."""
+        return self._power[uuid].learned() if uuid in self._power else None
 
     def post(self, snapshot: Snapshot) -> list[Entry]:
         """The entries of one snapshot, in the order of its devices.
@@ -73,12 +98,13 @@ class Books:
         """
         devices = [device for device in snapshot.devices if not device.has_mig_instances]
         self._forget({device.uuid for device in devices})
+        self._imbalance.judge(snapshot.time)
         derived = {
             device.uuid: self._derive(snapshot, device, reading)
             for device in devices
             if (reading := snapshot.readings.get(device.uuid)) is not None
         }
-        stalled = self._stalled_peers(snapshot, derived)
+        stalled = self._stalled_peers(snapshot, devices, derived)
         entries: list[Entry] = []
         for device in devices:
             entries.extend(self._post_device(snapshot, device, derived, stalled))
@@ -93,10 +119,11 @@ class Books:
     ) -> Iterator[Entry]:
         reading = snapshot.readings.get(device.uuid)
         now = snapshot.time if reading is None else reading.time
-        last = self._accounted.get(device.uuid)
+        page = self._page(device.uuid)
+        last = page.accounted
         if last is None:
             if reading is not None:
-                self._accounted[device.uuid] = now
+                page.begin(now, reading.get(Signal.ENERGY_JOULES))
             return
         if reading is None and device.uuid not in snapshot.down:
             return
@@ -105,30 +132,35 @@ class Books:
             yield _unknown(
                 device.uuid, snapshot.wall_time_of(last), snapshot.wall_time_of(known_from)
             )
-            self._accounted[device.uuid] = known_from
+            page.skip(known_from)
         if reading is not None and now > known_from:
-            stretch = _Stretch(
+            signals = derived[device.uuid]
+            stretch = Stretch(
                 start=snapshot.wall_time_of(known_from),
                 end=snapshot.wall_time_of(now),
-                signals=derived[device.uuid],
+                signals=signals,
                 peer_stalls=device.uuid in stalled,
+                steady_end=now,
+                xids=snapshot.xids.get(device.uuid),
+                holdings=snapshot.holdings.get(device.uuid, ()),
+                clock_ratio=clock_ratio(signals, device),
             )
-            holders = snapshot.holdings.get(device.uuid, ())
-            yield self._entry(device, stretch, _allocator(holders))
-            self._accounted[device.uuid] = now
+            yield self._entry(device, page, stretch)
+            page.accounted = now
 
-    def _entry(self, device: Device, stretch: "_Stretch", allocator: Allocator) -> Entry:
+    def _entry(self, device: Device, page: Page, stretch: Stretch) -> Entry:
         settings, signals = self._settings, stretch.signals
-        total = signals.get(Signal.MEMORY_TOTAL_BYTES, device.memory_total_bytes)
-        verdict = classify(Observation(signals, total, stretch.peer_stalls), settings.classify)
+        verdict = self._verdict(device, stretch)
         known = verdict.state is not State.UNKNOWN
-        holding = (
-            conditions(signals, device, allocator, settings.conditions) if known else frozenset()
-        )
+        holding = self._conditions(device, page, stretch) if known else frozenset()
         used = usage(signals, device, settings.usage)
+        energy = page.energy(stretch, device.power_limit_watts)
+        pressed = page.pressure.see(
+            stretch.steady_end, signals, used.saturated, holding, stretch.xids
+        )
         watts = signals.get(Signal.POWER_WATTS)
         if watts is not None:
-            self._power[device.uuid].account(watts, verdict.state, stretch.end - stretch.start)
+            self._range(device.uuid).account(watts, verdict.state, stretch.duration)
         return Entry(
             uuid=device.uuid,
             start=stretch.start,
@@ -142,45 +174,93 @@ class Books:
             shares=used.shares,
             compute_at_least=used.compute_at_least,
             saturated=used.saturated if known else frozenset(),
-            pressed=_pressed(holding),
+            pressed=pressed if known else frozenset(),
             used_ratio=used.used_ratio if known else None,
-            waste=waste(verdict.state, holding, used.used_ratio, clock_ratio(signals, device)),
-            energy_joules=(None if watts is None else watts * seconds(stretch.end - stretch.start)),
+            waste=waste(verdict.state, holding, used.used_ratio, stretch.clock_ratio),
+            energy_joules=None if energy is None else energy.joules,
+            energy_source=None if energy is None else energy.source,
         )
 
+    def _verdict(self, device: Device, stretch: Stretch) -> Verdict:
+        signals = stretch.signals
+        total = signals.get(Signal.MEMORY_TOTAL_BYTES, device.memory_total_bytes)
+        seen = Observation(signals, total, stretch.peer_stalls, stretch.clock_ratio)
+        return classify(seen, self._settings.classify)
+
+    def _conditions(self, device: Device, page: Page, stretch: Stretch) -> frozenset[Condition]:
+        settings, signals = self._settings.conditions, stretch.signals
+        job = job_of(device, stretch.holdings)
+        around = Circumstances(
+            signals,
+            device,
+            _allocator(stretch.holdings),
+            stretch.clock_ratio,
+            page.link.see(
+                stretch.steady_end,
+                stretch.duration,
+                signals.get(Signal.PCIE_LINK_GENERATION),
+                is_loaded=signals.get(Signal.GPU_BUSY, 0.0) >= settings.load_busy_ratio,
+            ),
+            job is not None and self._imbalance.holds(device.uuid),
+        )
+        self._imbalance.see(device, job, stretch.steady_end, stretch.duration, signals)
+        return conditions(around, settings)
+
     def _derive(self, snapshot: Snapshot, device: Device, reading: Reading) -> dict[Signal, float]:
-        power = self._power.setdefault(device.uuid, PowerRange(self._settings.power))
+        power = self._range(device.uuid)
         watts = reading.get(Signal.POWER_WATTS)
         if watts is not None:
             power.see(watts)
         limit = device.power_limit_watts or reading.get(Signal.POWER_LIMIT_WATTS)
-        return derive(
+        page = self._page(device.uuid)
+        signals = derive(
             reading,
             device,
             snapshot.host,
             power.draws(limit),
             self._settings.signals,
+            counters_were_dead=page.has_dead_counters,
         )
+        page.has_dead_counters = has_dead_counters(reading, signals)
+        return signals
 
     def _stalled_peers(
-        self, snapshot: Snapshot, derived: Mapping[str, dict[Signal, float]]
+        self,
+        snapshot: Snapshot,
+        devices: Iterable[Device],
+        derived: Mapping[str, dict[Signal, float]],
     ) -> frozenset[str]:
         by_workload: dict[str, set[str]] = {}
-        for uuid, signals in derived.items():
-            if looks_stalled(signals, self._settings.classify):
-                for holding in snapshot.holdings.get(uuid, ()):
-                    by_workload.setdefault(holding.workload.key, set()).add(uuid)
+        for device in devices:
+            signals = derived.get(device.uuid, {})
+            if looks_stalled(signals, self._settings.classify, clock_ratio(signals, device)):
+                for holding in snapshot.holdings.get(device.uuid, ()):
+                    by_workload.setdefault(holding.workload.key, set()).add(device.uuid)
         groups = (uuids for uuids in by_workload.values() if len(uuids) > 1)
         return frozenset().union(*groups)
+
+    def _page(self, uuid: str) -> Page:
+        if uuid not in self._pages:
+            settings = self._settings
+            self._pages[uuid] = Page(settings.energy, settings.pressure, settings.link)
+        return self._pages[uuid]
+
+    def _range(self, uuid: str) -> PowerRange:
+        if uuid not in self._power:
+            self._power[uuid] = PowerRange(self._settings.power)
+        return self._power[uuid]
 
     def _longest_gap(self, interval: Nanoseconds) -> Nanoseconds:
         minimum = nanoseconds(self._settings.gap_minimum_seconds)
         return max(minimum, round(self._settings.gap_intervals * interval))
 
     def _forget(self, present: set[str]) -> None:
-        for uuid in self._accounted.keys() - present:
-            del self._accounted[uuid]
-        for uuid in self._power.keys() - present:
+        for uuid in self._pages.keys() - present:
+            del self._pages[uuid]
+        self._imbalance.forget(present)
+        # A board that comes back, or that a history has told of before, is the same board.
+        absent = [uuid for uuid in self._power if uuid not in present]
+        for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
             del self._power[uuid]
 
 
@@ -211,10 +291,3 @@ def _allocator(holdings: tuple[Holding, ...]) -> Allocator:
     if Allocator.PREALLOCATING in kinds:
         return Allocator.PREALLOCATING
     return Allocator.GROWING if kinds == {Allocator.GROWING} else Allocator.UNKNOWN
-
-
-def _pressed(holding: frozenset[Condition]) -> frozenset[Resource]:
-    """Of all kinds of pressure, only memory's can be seen without the application's help."""
-    if Condition.NEAR_OUT_OF_MEMORY in holding:
-        return frozenset({Resource.MEMORY})
-    return frozenset()

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TypeVar
 
+from rightsizer.domain.block import Blocks
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.state import (
@@ -25,8 +26,17 @@ _Key = TypeVar("_Key")
 class WindowBuilder:
     """A window that is still growing. Nanoseconds are whole, so that sums are exact."""
 
-    def __init__(self, uuid: str) -> None:
+    def __init__(self, uuid: str, *, keeps_blocks: bool = True) -> None:
+        """Nothing yet.
+
+        Args:
+            uuid: Of the device, or the subject that a workload has in its place.
+            keeps_blocks: Whether the blocks of merged windows are joined; they cannot be taken
+                away again.
+        """
         self.uuid = uuid
+        self._keeps_blocks = keeps_blocks
+        self._blocks: list[Blocks] = []
         self._start: Nanoseconds | None = None
         self._end: Nanoseconds | None = None
         self._states: Counter[State] = Counter()
@@ -78,9 +88,11 @@ class WindowBuilder:
         for resource, histogram in window.demands.items():
             self._demand(resource).merge(histogram)
         self._compute_at_least.merge(window.compute_at_least)
+        if self._keeps_blocks and window.blocks:
+            self._blocks.append(window.blocks)
 
     def subtract(self, window: Window) -> None:
-        """Take away a window that was merged before; start and end stay."""
+        """Take away a window that was merged before; start, end and blocks stay."""
         self._combine(window, -1)
         for resource, histogram in window.demands.items():
             self._demand(resource).subtract(histogram)
@@ -88,6 +100,8 @@ class WindowBuilder:
 
     def window(self) -> Window:
         """What was built so far, independent of what comes."""
+        if len(self._blocks) > 1:
+            self._blocks = [Blocks.joined(self._blocks)]
         return Window(
             uuid=self.uuid,
             start=self._start or 0,
@@ -104,6 +118,7 @@ class WindowBuilder:
             energy_joules=self._energy_joules,
             demands={resource: found.copy() for resource, found in self._demands.items()},
             compute_at_least=self._compute_at_least.copy(),
+            blocks=self._blocks[0] if self._blocks else Blocks(),
         )
 
     def _widen(self, start: Nanoseconds, end: Nanoseconds) -> None:

@@ -1,10 +1,11 @@
-"""What may hold beside any state, each from the signals of one stretch."""
+"""What may hold beside any state."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.accounting.signals import clock_ratio, highest
+from rightsizer.accounting.network import NetworkSettings, is_network_bound
+from rightsizer.accounting.placement import PlacementSettings, is_misplaced
 from rightsizer.domain.clock_event import ClockEvent
 from rightsizer.domain.device import Device
 from rightsizer.domain.settings import setting
@@ -12,7 +13,7 @@ from rightsizer.domain.signal import Signal
 from rightsizer.domain.state import Condition
 from rightsizer.domain.workload import Allocator
 
-__all__ = ["CONDITIONS", "ConditionSettings", "conditions"]
+__all__ = ["CONDITIONS", "Circumstances", "ConditionSettings", "conditions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,53 +76,67 @@ class ConditionSettings:
         maximum=1,
         source="docs/definitions.md, sources",
     )
+    placement: PlacementSettings = field(default_factory=PlacementSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
 
 
-Signals = dict[Signal, float]
-_Test = Callable[[Signals, Device, Allocator, ConditionSettings], bool]
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What is known of a device for one stretch of time, beside its state."""
+
+    signals: Mapping[Signal, float]
+    device: Device
+    allocator: Allocator = Allocator.UNKNOWN
+    clock_ratio: float = 1.0
+    """SM clock over its maximum."""
+    link_generation: float | None = None
+    """The highest under load of late; `None` before there was load enough."""
+    is_out_of_balance: bool = False
+    """Whether the GPUs of its job do unequal work."""
 
 
-def conditions(
-    signals: Signals, device: Device, allocator: Allocator, settings: ConditionSettings
-) -> frozenset[Condition]:
+_Test = Callable[[Circumstances, ConditionSettings], bool]
+
+
+def conditions(around: Circumstances, settings: ConditionSettings) -> frozenset[Condition]:
     """Every condition that holds; one whose signals are missing does not."""
-    return frozenset(
-        condition for condition, holds in CONDITIONS if holds(signals, device, allocator, settings)
-    )
+    return frozenset(condition for condition, holds in CONDITIONS if holds(around, settings))
 
 
 def _throttled_by(mask: ClockEvent) -> _Test:
-    def holds(signals: Signals, device: Device, _: Allocator, settings: ConditionSettings) -> bool:
+    bits = int(mask)
+
+    def holds(around: Circumstances, settings: ConditionSettings) -> bool:
+        signals = around.signals
         return (
-            bool(int(signals.get(Signal.CLOCK_EVENT_REASONS, 0)) & mask)
+            bool(int(signals.get(Signal.CLOCK_EVENT_REASONS, 0)) & bits)
             and signals.get(Signal.GPU_BUSY, 1.0) >= settings.throttle_busy_ratio
             and (
                 Signal.SM_CLOCK_HERTZ not in signals
-                or clock_ratio(signals, device) < settings.throttle_clock_ratio
+                or around.clock_ratio < settings.throttle_clock_ratio
             )
         )
 
     return holds
 
 
-def _hardware_slowdown(
-    signals: Signals, _device: Device, _allocator: Allocator, _: ConditionSettings
-) -> bool:
-    reasons = int(signals.get(Signal.CLOCK_EVENT_REASONS, 0))
-    return bool(reasons & (ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN))
+_SLOWDOWN: Final = int(ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
 
 
-def _link_degraded(
-    signals: Signals, device: Device, _: Allocator, settings: ConditionSettings
-) -> bool:
+def _hardware_slowdown(around: Circumstances, _: ConditionSettings) -> bool:
+    return bool(int(around.signals.get(Signal.CLOCK_EVENT_REASONS, 0)) & _SLOWDOWN)
+
+
+def _link_degraded(around: Circumstances, settings: ConditionSettings) -> bool:
     """Against what device and slot allow together; the board alone may promise more."""
+    signals, device = around.signals, around.device
     width_now, width = signals.get(Signal.PCIE_LINK_WIDTH), _stated(device, "pcie_width_maximum")
-    generation_now = signals.get(Signal.PCIE_LINK_GENERATION)
+    if width_now and width and width_now < width:
+        return True
     generation = _stated(device, "pcie_generation_maximum")
-    is_loaded = signals.get(Signal.GPU_BUSY, 0.0) >= settings.load_busy_ratio
-    is_narrow = bool(width_now and width and width_now < width)
-    is_slow = bool(generation_now and generation and generation_now < generation)
-    return is_narrow or (is_slow and is_loaded)
+    reached = around.link_generation
+    is_slow = bool(reached and generation and reached < generation)
+    return is_slow and signals.get(Signal.GPU_BUSY, 0.0) >= settings.load_busy_ratio
 
 
 def _stated(device: Device, name: str) -> float | None:
@@ -130,27 +145,36 @@ def _stated(device: Device, name: str) -> float | None:
     return value
 
 
-def _near_out_of_memory(
-    signals: Signals, _: Device, allocator: Allocator, settings: ConditionSettings
-) -> bool:
-    used = signals.get(Signal.MEMORY_USED)
+def _numa_misplaced(around: Circumstances, settings: ConditionSettings) -> bool:
+    return is_misplaced(around.signals, settings.placement)
+
+
+def _near_out_of_memory(around: Circumstances, settings: ConditionSettings) -> bool:
+    used = around.signals.get(Signal.MEMORY_USED)
     return (
-        allocator is not Allocator.PREALLOCATING
+        around.allocator is not Allocator.PREALLOCATING
         and used is not None
         and used >= settings.near_out_of_memory_ratio
     )
 
 
-def _no_tensor_cores(
-    signals: Signals, _device: Device, _allocator: Allocator, settings: ConditionSettings
-) -> bool:
+def _no_tensor_cores(around: Circumstances, settings: ConditionSettings) -> bool:
+    signals = around.signals
     tensor = signals.get(Signal.TENSOR_ACTIVE)
     return (
         tensor is not None
         and tensor < settings.no_tensor_ratio
-        and (highest(signals, Signal.SM_ACTIVE) or 0.0) >= settings.no_tensor_sm_ratio
-        and (highest(signals, Signal.FP32_ACTIVE) or 0.0) >= settings.no_tensor_fp32_ratio
+        and signals.get(Signal.SM_ACTIVE, 0.0) >= settings.no_tensor_sm_ratio
+        and signals.get(Signal.FP32_ACTIVE, 0.0) >= settings.no_tensor_fp32_ratio
     )
+
+
+def _rank_imbalance(around: Circumstances, _: ConditionSettings) -> bool:
+    return around.is_out_of_balance
+
+
+def _network_bound(around: Circumstances, settings: ConditionSettings) -> bool:
+    return is_network_bound(around.signals, settings.network)
 
 
 _POWER: Final = ClockEvent.SW_POWER_CAP | ClockEvent.HW_POWER_BRAKE_SLOWDOWN
@@ -161,7 +185,10 @@ CONDITIONS: Final[tuple[tuple[Condition, _Test], ...]] = (
     (Condition.THERMAL_THROTTLED, _throttled_by(_THERMAL)),
     (Condition.HARDWARE_SLOWDOWN, _hardware_slowdown),
     (Condition.PCIE_LINK_DEGRADED, _link_degraded),
+    (Condition.NUMA_MISPLACED, _numa_misplaced),
     (Condition.NEAR_OUT_OF_MEMORY, _near_out_of_memory),
     (Condition.NO_TENSOR_CORES, _no_tensor_cores),
+    (Condition.RANK_IMBALANCE, _rank_imbalance),
+    (Condition.NETWORK_BOUND, _network_bound),
 )
-"""The conditions that can be told from one device's signals, with how."""
+"""All conditions, with how each is told."""

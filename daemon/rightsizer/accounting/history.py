@@ -1,64 +1,143 @@
 """The history: closed windows of every device, on disk, bounded, and back again after a restart."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass
+from itertools import islice
 from sqlite3 import Connection
-from typing import Final
+from typing import Final, Self
 
-from rightsizer.accounting.builder import WindowBuilder
+from rightsizer.accounting.history_roll_up import roll_up_device
 from rightsizer.accounting.known import KnownDevice, from_text, to_text
 from rightsizer.accounting.window_form import decode, encode
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.window import Window
 from rightsizer.edge.database import Database
 
-__all__ = ["HISTORY_SCHEMA", "History"]
+__all__ = ["MAXIMUM_BYTES", "History", "PackedWindow", "Tenure"]
 
-HISTORY_SCHEMA: Final = """
-CREATE TABLE device (uuid TEXT PRIMARY KEY, facts TEXT NOT NULL, seen INTEGER NOT NULL)
-  WITHOUT ROWID;
-CREATE TABLE window (
-  uuid TEXT NOT NULL, start INTEGER NOT NULL, finish INTEGER NOT NULL, data BLOB NOT NULL,
-  PRIMARY KEY (uuid, start)) WITHOUT ROWID;
-CREATE INDEX window_by_start ON window (start)
-"""
-"""Times are nanoseconds since the epoch; `data` is a window in `window_form`."""
+MAXIMUM_BYTES: Final = 256 * 2**20
+"""What a history may grow to unless told otherwise."""
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _PAGE: Final = 500
+_ROWS_FORGOTTEN: Final = 64
+"""At once: a page of the file becomes free with the last row on it."""
+_VACUUM: Final = "PRAGMA incremental_vacuum(1000)"
+_VACUUMS: Final = 64
 _SAVE_DEVICE: Final = """
 INSERT INTO device VALUES (?, ?, ?)
   ON CONFLICT (uuid) DO UPDATE SET facts = excluded.facts, seen = max(seen, excluded.seen)
 """
+_SAVE_HOLDING: Final = """
+INSERT INTO holding VALUES (?, ?, ?, ?)
+  ON CONFLICT (uuid, since, workload) DO UPDATE SET seen = max(seen, excluded.seen)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWindow:
+    """A window as it is written; a tenth of its size."""
+
+    uuid: str
+    start: Nanoseconds
+    end: Nanoseconds
+    data: bytes
+
+    @classmethod
+    def of(cls, window: Window) -> Self:
+        """A window, packed."""
+        return cls(window.uuid, window.start, window.end, encode(window))
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """Who held a device, from when, and until when at least."""
+
+    uuid: str
+    since: Nanoseconds
+    workload: str
+    seen: Nanoseconds
+
+    def overlaps(self, window: Window) -> bool:
+        """Whether the workload held the device during any of a window."""
+        return self.uuid == window.uuid and self.since < window.end and self.seen > window.start
 
 
 class History:
     """Windows in a database. A window is saved anew while it grows and found once."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, maximum_bytes: int | None = None) -> None:
+        """A history in a database that has its tables.
 
-    def save(self, windows: Iterable[Window], devices: Iterable[KnownDevice] = ()) -> None:
+        Args:
+            database: Where it is kept.
+            maximum_bytes: What it may take, beyond which the oldest windows are forgotten;
+                `None` for whatever the disk holds.
+        """
+        self._database, self._maximum = database, maximum_bytes
+        self._growing: dict[str, int] = {}
+        self._breaks = database.breaks
+        self.forgotten = 0
+        """Windows forgotten before their time, for want of room."""
+
+    def save(
+        self,
+        windows: Iterable[Window],
+        devices: Iterable[KnownDevice] = (),
+        *,
+        running: Iterable[Window] = (),
+    ) -> None:
+        """Write windows as `save_packed` does."""
+        self.save_packed(map(PackedWindow.of, windows), devices, running=running)
+
+    def save_packed(
+        self,
+        windows: Iterable[PackedWindow],
+        devices: Iterable[KnownDevice] = (),
+        *,
+        running: Iterable[Window] = (),
+    ) -> None:
         """Write windows and what is known of devices, all or nothing.
+
+        Args:
+            windows: Closed ones; the first of a device goes on where its running one was.
+            devices: As they are known now.
+            running: Those that still grow; each is saved in place of what it was before.
 
         Raises:
             HistoryError: they could not be written; nothing was.
         """
-        rows = [(window.uuid, window.start, window.end, encode(window)) for window in windows]
-        latest = max((finish for _, _, finish, _ in rows), default=0)
-        facts = [(known.device.uuid, to_text(known), latest) for known in devices]
+        breaks, latest = self._database.breaks, dict[str, Nanoseconds]()
+        before = dict(self._growing) if self._breaks == breaks else {}
+        growing: dict[str, int] = {}
         with self._database.transaction() as connection:
-            connection.executemany("INSERT OR REPLACE INTO window VALUES (?, ?, ?, ?)", rows)
-            connection.executemany(_SAVE_DEVICE, facts)
+            for window in windows:
+                _put(connection, window, before.pop(window.uuid, None))
+                latest[window.uuid] = max(latest.get(window.uuid, 0), window.end)
+            for window in map(PackedWindow.of, running):
+                growing[window.uuid] = _put(connection, window, before.get(window.uuid))
+                latest[window.uuid] = max(latest.get(window.uuid, 0), window.end)
+            _put_devices(connection, devices, latest)
+            forgotten = self._make_room(connection)
+        # Only now: what was not written is written as something new next time.
+        self._growing, self._breaks = growing, breaks
+        self.forgotten += forgotten
 
-    def load(self, since: Nanoseconds = 0) -> Iterator[Window]:
+    def load(self, since: Nanoseconds = 0, until: Nanoseconds | None = None) -> Iterator[Window]:
         """The windows that begin at a time or later, oldest first.
 
-        A row that cannot be understood is passed over.
+        An hour that a clock lived twice comes with both its lives; of windows that begin at one
+        time, the one that was lived first comes first. A row that cannot be understood is
+        passed over.
+
+        Args:
+            since: The first beginning.
+            until: The first beginning that is too late, `None` for none.
         """
-        place = (since, "")
+        place = (since, 0)
         # Page by page: whoever reads slowly, or not to the end, holds no lock meanwhile.
-        while rows := self._page(place):
-            for _, uuid, data in rows:
+        while rows := self._page(place, until):
+            for *_, uuid, data in rows:
                 window = _understood(uuid, data)
                 if window is not None:
                     yield window
@@ -76,56 +155,133 @@ class History:
                 continue
         return tuple(sorted(found, key=lambda known: (known.device.index, known.device.uuid)))
 
-    def roll_up(self, before: Nanoseconds) -> int:
-        """Merge windows that ended before a time into hourly ones; how many rows went away."""
+    def tenures(self) -> tuple[Tenure, ...]:
+        """Who held which device when, oldest first for each device."""
         with self._database.transaction() as connection:
-            uuids = [uuid for (uuid,) in connection.execute("SELECT DISTINCT uuid FROM window")]
-        return sum(self._roll_up_device(uuid, before) for uuid in uuids)
+            rows = connection.execute(
+                "SELECT uuid, since, workload, seen FROM holding ORDER BY uuid, since, workload"
+            ).fetchall()
+        return tuple(Tenure(*row) for row in rows)
+
+    def roll_up(self, before: Nanoseconds) -> int:
+        """Merge windows of hours that ended before a time; how many rows went away."""
+        before -= before % _HOUR
+        with self._database.transaction() as connection:
+            uuids = connection.execute(
+                "SELECT DISTINCT uuid FROM window WHERE NOT is_hourly"
+            ).fetchall()
+        return sum(roll_up_device(self._database, uuid, before) for (uuid,) in uuids)
 
     def prune(self, before: Nanoseconds) -> int:
         """Forget windows that ended before a time, and devices not seen since; how many rows."""
         with self._database.transaction() as connection:
-            gone = connection.execute("DELETE FROM window WHERE finish < ?", (before,)).rowcount
+            gone = connection.execute(
+                "DELETE FROM window WHERE start < ? AND finish < ?", (before, before)
+            ).rowcount
             connection.execute("DELETE FROM device WHERE seen < ?", (before,))
-        with self._database.transaction() as connection:
-            # As a script: `execute` would take one step, which frees a single page.
-            connection.executescript("PRAGMA incremental_vacuum(1000)")
+            connection.execute("DELETE FROM holding WHERE seen < ?", (before,))
+        self._give_back()
         return gone
 
     @property
     def size_bytes(self) -> int:
-        """What the history takes on disk."""
+        """What the history took on disk after the last change; asks no disk."""
         return self._database.size_bytes
 
-    def _roll_up_device(self, uuid: str, before: Nanoseconds) -> int:
-        """One page a transaction, so that a long history neither fills memory nor locks."""
-        removed, place = 0, -1
-        while True:
-            with self._database.transaction() as connection:
-                rows = connection.execute(
-                    "SELECT start, data FROM window WHERE uuid = ? AND start > ? AND finish <= ? "
-                    "AND finish - start < ? ORDER BY start LIMIT ?",
-                    (uuid, place, before, _HOUR // 2, _PAGE),
-                ).fetchall()
-                hours: dict[int, list[Window]] = {}
-                for start, data in rows:
-                    window = _understood(uuid, data)
-                    if window is not None:
-                        hours.setdefault(start // _HOUR, []).append(window)
-                for parts in hours.values():
-                    _replace(connection, uuid, parts)
-            removed += sum(len(parts) - 1 for parts in hours.values())
-            if len(rows) < _PAGE:
-                return removed
-            place = rows[-1][0]
+    def replace(self, source: "History") -> None:
+        """Take over another history, all or nothing; the same windows there give way to it.
 
-    def _page(self, after: tuple[int, str]) -> list[tuple[int, str, bytes]]:
+        Raises:
+            HistoryError: it could not be written; nothing was.
+        """
+        windows = source.load()
+        begun: set[tuple[str, Nanoseconds]] = set()
+        with self._database.transaction() as connection:
+            while page := list(islice(windows, _PAGE)):
+                # An hour that the source itself has twice comes twice.
+                new = {(window.uuid, window.start) for window in page} - begun
+                connection.executemany("DELETE FROM window WHERE uuid = ? AND start = ?", new)
+                for window in map(PackedWindow.of, page):
+                    _put(connection, window, None)
+                begun = {begin for begin in new | begun if begin[1] == page[-1].start}
+                latest = {window.uuid: window.end for window in page}
+                _put_devices(connection, source.devices(), latest)
+            tenures = [astuple(tenure) for tenure in source.tenures()]
+            connection.executemany(_SAVE_HOLDING, tenures)
+            self.forgotten += self._make_room(connection)
+
+    def _page(
+        self, after: tuple[int, int], until: Nanoseconds | None
+    ) -> list[tuple[int, int, str, bytes]]:
         with self._database.transaction() as connection:
             return connection.execute(
-                "SELECT start, uuid, data FROM window WHERE (start, uuid) > (?, ?) "
-                "ORDER BY start, uuid LIMIT ?",
-                (*after, _PAGE),
+                "SELECT start, id, uuid, data FROM window WHERE (start, id) > (?, ?) "
+                "AND (? IS NULL OR start < ?) ORDER BY start, id LIMIT ?",
+                (*after, until, until, _PAGE),
             ).fetchall()
+
+    def _make_room(self, connection: Connection) -> int:
+        """Forget the oldest windows until the rest is small enough; how many."""
+        forgotten = 0
+        while self._maximum is not None and _used_bytes(connection) > self._maximum:
+            gone = connection.execute(
+                "DELETE FROM window WHERE id IN (SELECT id FROM window ORDER BY start, id LIMIT ?)",
+                (_ROWS_FORGOTTEN,),
+            ).rowcount
+            if not gone:
+                break
+            forgotten += gone
+        return forgotten
+
+    def _give_back(self) -> None:
+        """Let the file shrink, in steps that hold nobody up for long."""
+        for _ in range(_VACUUMS):
+            with self._database.transaction() as connection:
+                if not _pragma(connection, "freelist_count"):
+                    return
+                # As a script: `execute` would take one step, which frees a single page.
+                connection.executescript(_VACUUM)
+
+
+def _put(connection: Connection, window: PackedWindow, row: int | None) -> int:
+    """Write a window in place of what it was before, or as a row of its own; which row."""
+    values = (window.start, window.end, window.data)
+    if row is not None:
+        # What grows only ever covers more; anything else is another life of the device.
+        changed = connection.execute(
+            "UPDATE window SET start = ?, finish = ?, data = ? "
+            "WHERE id = ? AND uuid = ? AND start >= ? AND finish <= ?",
+            (*values, row, window.uuid, window.start, window.end),
+        )
+        if changed.rowcount:
+            return row
+    added = connection.execute(
+        "INSERT INTO window (uuid, start, finish, data) VALUES (?, ?, ?, ?)",
+        (window.uuid, *values),
+    )
+    return int(added.lastrowid or 0)
+
+
+def _put_devices(
+    connection: Connection, devices: Iterable[KnownDevice], latest: Mapping[str, Nanoseconds]
+) -> None:
+    newest = max(latest.values(), default=0)
+    for known in devices:
+        uuid = known.device.uuid
+        connection.execute(_SAVE_DEVICE, (uuid, to_text(known), newest))
+        if known.holder is not None:
+            seen = latest.get(uuid, known.held_since)
+            connection.execute(_SAVE_HOLDING, (uuid, known.held_since, known.holder.key, seen))
+
+
+def _used_bytes(connection: Connection) -> int:
+    pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
+    return pages * _pragma(connection, "page_size")
+
+
+def _pragma(connection: Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)
 
 
 def _understood(uuid: str, data: bytes) -> Window | None:
@@ -133,17 +289,3 @@ def _understood(uuid: str, data: bytes) -> Window | None:
         return decode(uuid, data)
     except ValueError:
         return None
-
-
-def _replace(connection: Connection, uuid: str, parts: Sequence[Window]) -> None:
-    builder = WindowBuilder(uuid)
-    for part in parts:
-        builder.merge(part)
-    merged = builder.window()
-    connection.executemany(
-        "DELETE FROM window WHERE uuid = ? AND start = ?", [(uuid, part.start) for part in parts]
-    )
-    connection.execute(
-        "INSERT OR REPLACE INTO window VALUES (?, ?, ?, ?)",
-        (uuid, merged.start, merged.end, encode(merged)),
-    )

@@ -4,16 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.settings import setting
 from rightsizer.domain.state import Resource
-from rightsizer.domain.units import seconds
+from rightsizer.domain.units import nanoseconds, seconds
 from rightsizer.domain.window import Provisioning, ResourceProvisioning, Window
 from rightsizer.domain.workload import Allocator
 
 __all__ = ["ProvisioningSettings", "provision"]
 
 _MEASURABLE_PRESSURE: Final = frozenset({Resource.MEMORY})
-"""Resources whose shortage shows without the application's word."""
+"""Resources whose shortage shows without the application's word; of the others nothing is said
+until an application was short of them."""
 
 _PLACES: Final = 6
 """Digits of a difference of whole percents that are more than rounding."""
@@ -101,10 +103,13 @@ def provision(
         allocator: How the workload takes memory; where it preallocates, or looks so, nothing
             is said of the memory that it needs or lacks.
         settings: Margins and thresholds.
-        demands: Demands that go before those of the window (the `current` ones).
+        demands: Demands that go before those of the window (the `current` ones), where the
+            window has enough time to speak of one.
     """
-    has_demand = seconds(window.active) >= settings.minimum_active_seconds
-    found = _demands(window, settings) | dict(demands or {}) if has_demand else {}
+    own = _demands(window, settings)
+    found = own | {
+        resource: demand for resource, demand in (demands or {}).items() if resource in own
+    }
     under = _under(window)
     is_preallocated = holds_without_need(window, allocator, settings)
     if is_preallocated:
@@ -118,18 +123,16 @@ def provision(
     }
     needs = [fit.need for fit in resources.values() if fit.need is not None]
     is_complete = {Resource.COMPUTE, Resource.MEMORY} <= found.keys()
-    at_least = window.compute_at_least.quantile(settings.demand_quantile_ratio)
     over = max(0.0, 1.0 - max(needs)) if needs and is_complete else None
     return Provisioning(
         resources=resources,
-        overprovisioned=0.0 if is_under and over is not None else over,
+        overprovisioned=0.0 if is_under else over,
         underprovisioned=max(under.values(), default=None),
-        compute_need_at_least=(
-            None if at_least is None or not has_demand else at_least * (1 + settings.margin_ratio)
-        ),
+        compute_need_at_least=_need_at_least(window, settings),
         tier=window.tier,
         coverage_ratio=window.coverage_ratio,
         active_seconds=seconds(window.active),
+        known_seconds=window.known_seconds,
         is_underprovisioned=is_under,
         memory_is_preallocated=is_preallocated,
     )
@@ -156,6 +159,8 @@ def holds_without_need(
 
 
 def _demands(window: Window, settings: ProvisioningSettings) -> dict[Resource, float]:
+    if seconds(window.active) < settings.minimum_active_seconds:
+        return {}
     found: dict[Resource, float] = {}
     for resource, histogram in window.demands.items():
         demand = (
@@ -163,9 +168,21 @@ def _demands(window: Window, settings: ProvisioningSettings) -> dict[Resource, f
             if resource is Resource.MEMORY
             else histogram.quantile(settings.demand_quantile_ratio)
         )
-        if demand is not None:
+        if demand is not None and _is_enough(histogram, settings):
             found[resource] = demand
     return found
+
+
+def _need_at_least(window: Window, settings: ProvisioningSettings) -> float | None:
+    demand = window.compute_at_least.quantile(settings.demand_quantile_ratio)
+    if demand is None or not _is_enough(window.compute_at_least, settings):
+        return None
+    return demand * (1 + settings.margin_ratio)
+
+
+def _is_enough(histogram: Histogram, settings: ProvisioningSettings) -> bool:
+    """Whether the resource itself was seen for long enough; counters come and go by themselves."""
+    return histogram.total >= nanoseconds(settings.minimum_active_seconds)
 
 
 def _under(window: Window) -> dict[Resource, float]:

@@ -13,7 +13,15 @@ from rightsizer.domain.signal import HOST_SIGNALS, PIPES, SIGNALS, Signal
 from rightsizer.domain.state import Tier
 from rightsizer.domain.units import Unit
 
-__all__ = ["SignalSettings", "clock_ratio", "derive", "highest", "tier_of"]
+__all__ = [
+    "SignalSettings",
+    "clock_ratio",
+    "derive",
+    "has_dead_counters",
+    "highest",
+    "memory_work",
+    "tier_of",
+]
 
 _RATIOS: Final = frozenset(s for s, spec in SIGNALS.items() if spec.unit is Unit.RATIO)
 _PROFILING: Final = frozenset({Signal.SM_ACTIVE, Signal.DRAM_ACTIVE, *PIPES})
@@ -32,21 +40,31 @@ class SignalSettings:
         source="dcgm-exporter#662",
     )
     suspect_power_ratio: float = setting(
-        0.4,
-        help="Power from which on they are.",
+        0.25,
+        help="Power from which on they have died; below it a stall may be all that there is.",
         unit="ratio",
         minimum=0,
         maximum=1,
-        source="well above what a spinning collective draws",
+        source="docs/definitions.md, states: the power of a hidden stall",
+    )
+    stand_in_limit_ratio: float = setting(
+        2.0,
+        help="The highest draw seen, of the idle draw, from which on it may stand in for a power "
+        "limit that nobody states.",
+        unit="ratio",
+        minimum=1,
+        source="limits are 4 to 15 times the idle draw; less than twice of it is noise",
     )
 
 
-def derive(
+def derive(  # noqa: PLR0913 - everything that bears on what was read.
     reading: Reading,
     device: Device,
     host: Mapping[Signal, float],
     draws: Draws,
     settings: SignalSettings,
+    *,
+    counters_were_dead: bool = False,
 ) -> dict[Signal, float]:
     """All signals of a reading, with the ratios that follow from the device's capacity.
 
@@ -60,21 +78,28 @@ def derive(
         host: The node's own signals, for what the reading does not say of its owner.
         draws: The device's learned idle draw, and the highest seen.
         settings: When profiling counters are not believed.
+        counters_were_dead: Whether they were left out of the device's previous reading; then
+            they stay so until one of them moves.
     """
-    signals = {
-        signal: _ratio(value) if signal in _RATIOS else value
-        for signal, value in reading.values.items()
-    }
+    signals = dict(reading.values)
+    for signal, value in reading.values.items():
+        if not 0.0 <= value <= 1.0 and signal in _RATIOS:
+            signals[signal] = _ratio(value)
     for signal in HOST_SIGNALS:
         if signal in host:
             signals.setdefault(signal, host[signal])
     _derive_memory(signals, device)
-    _derive_power(signals, device, draws)
+    _derive_power(signals, device, draws, settings)
     _derive_links(signals, device)
-    _drop_dead_counters(signals, settings)
+    _drop_dead_counters(signals, settings, were_dead=counters_were_dead)
     if (active := signals.get(Signal.SM_ACTIVE)) is not None:
         signals.setdefault(Signal.SM_WORK, active * clock_ratio(signals, device))
     return signals
+
+
+def has_dead_counters(reading: Reading, signals: Mapping[Signal, float]) -> bool:
+    """Whether a reading's profiling counters were left out of its signals."""
+    return _PROFILING.isdisjoint(signals) and not _PROFILING.isdisjoint(reading.values)
 
 
 def tier_of(signals: Mapping[Signal, float]) -> Tier:
@@ -93,10 +118,26 @@ def clock_ratio(signals: Mapping[Signal, float], device: Device) -> float:
     return _ratio(clock / maximum) if clock is not None and maximum else 1.0
 
 
+def memory_work(signals: Mapping[Signal, float]) -> float | None:
+    """The memory controller's time at the highest memory clock; `None` where it is unknown.
+
+    Boards that drive displays read their memory at rest, at a clock so low that this takes a
+    third of the time.
+    """
+    busy = signals.get(Signal.MEMORY_CONTROLLER_BUSY)
+    clock = signals.get(Signal.MEMORY_CLOCK_HERTZ)
+    maximum = signals.get(Signal.MEMORY_CLOCK_MAXIMUM_HERTZ)
+    return busy if busy is None or clock is None or not maximum else busy * _ratio(clock / maximum)
+
+
 def highest(signals: Mapping[Signal, float], *names: Signal) -> float | None:
     """The largest of these signals, `None` where none is known."""
-    known = [signals[name] for name in names if name in signals]
-    return max(known) if known else None
+    best: float | None = None
+    for name in names:
+        value = signals.get(name)
+        if value is not None and (best is None or value > best):
+            best = value
+    return best
 
 
 def _ratio(value: float) -> float:
@@ -110,11 +151,17 @@ def _derive_memory(signals: dict[Signal, float], device: Device) -> None:
         signals.setdefault(Signal.MEMORY_USED, _ratio(used / total))
 
 
-def _derive_power(signals: dict[Signal, float], device: Device, draws: Draws) -> None:
-    watts = signals.get(Signal.POWER_WATTS)
-    limit = signals.get(Signal.POWER_LIMIT_WATTS) or device.power_limit_watts or draws.highest_watts
-    idle_watts = draws.idle_watts
-    if watts is None or idle_watts is None or limit is None or limit <= idle_watts:
+def _derive_power(
+    signals: dict[Signal, float], device: Device, draws: Draws, settings: SignalSettings
+) -> None:
+    watts, idle_watts = signals.get(Signal.POWER_WATTS), draws.idle_watts
+    if watts is None or idle_watts is None:
+        return
+    limit = signals.get(Signal.POWER_LIMIT_WATTS) or device.power_limit_watts
+    if not limit:
+        highest_watts = draws.highest_watts or 0.0
+        limit = highest_watts if highest_watts >= settings.stand_in_limit_ratio * idle_watts else 0
+    if limit <= idle_watts:
         return
     signals.setdefault(Signal.POWER, _ratio((watts - idle_watts) / (limit - idle_watts)))
 
@@ -141,12 +188,14 @@ def _derive_links(signals: dict[Signal, float], device: Device) -> None:
             signals.setdefault(signal, _ratio(signals[quantity] / capacity))
 
 
-def _drop_dead_counters(signals: dict[Signal, float], settings: SignalSettings) -> None:
+def _drop_dead_counters(
+    signals: dict[Signal, float], settings: SignalSettings, *, were_dead: bool
+) -> None:
     counters = _PROFILING & signals.keys()
-    if (
-        counters
-        and not any(signals[counter] for counter in counters)
-        and signals.get(Signal.GPU_BUSY, 0.0) >= settings.suspect_busy_ratio
+    if not counters or any(signals[counter] for counter in counters):
+        return
+    if were_dead or (
+        signals.get(Signal.GPU_BUSY, 0.0) >= settings.suspect_busy_ratio
         and signals.get(Signal.POWER, 0.0) >= settings.suspect_power_ratio
     ):
         for counter in counters:

@@ -1,8 +1,9 @@
-"""Counters of each device since the agent, or the recording, began; they only grow."""
+"""Counters of each device and workload since the agent, or the recording, began; they only grow."""
 
 from collections import Counter
 from typing import Final
 
+from rightsizer.domain.energy_source import EnergySource
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.report import Totals
@@ -16,15 +17,17 @@ _RATIOS: Final = frozenset(signal for signal, each in SIGNALS.items() if each.un
 
 
 class RunningTotals:
-    """The totals of one device while they grow."""
+    """The totals of one device or workload while they grow."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_distributions: bool = True) -> None:
+        self._keeps_distributions = keeps_distributions
         self._states: Counter[State] = Counter()
         self._conditions: Counter[Condition] = Counter()
         self._waste_seconds: dict[Cause, float] = {}
         self._waste_joules: dict[Cause, float] = {}
         self._used_seconds = 0.0
         self._used_joules = 0.0
+        self._energy_joules: dict[EnergySource, float] = {}
         self._distributions: dict[Signal, Histogram] = {}
         self._signal_seconds: dict[Signal, float] = {}
 
@@ -34,9 +37,10 @@ class RunningTotals:
         self._states[entry.state] += duration
         for condition in entry.conditions:
             self._conditions[condition] += duration
-        for signal, value in entry.signals.items():
-            if signal in _RATIOS:
-                self._add_signal(signal, value, duration)
+        if self._keeps_distributions:
+            for signal, value in entry.signals.items():
+                if signal in _RATIOS:
+                    self._add_signal(signal, value, duration)
         if entry.used_ratio is not None:
             self._add_waste(entry, entry.used_ratio)
 
@@ -51,6 +55,7 @@ class RunningTotals:
             used_joules=self._used_joules,
             distributions={signal: found.copy() for signal, found in self._distributions.items()},
             signal_seconds=dict(self._signal_seconds),
+            energy_joules=dict(self._energy_joules),
         )
 
     def _add_signal(self, signal: Signal, value: float, duration: Nanoseconds) -> None:
@@ -63,6 +68,9 @@ class RunningTotals:
 
     def _add_waste(self, entry: Entry, used_ratio: float) -> None:
         length, joules = seconds(entry.duration), entry.energy_joules or 0.0
+        if entry.energy_source is not None:
+            source = entry.energy_source
+            self._energy_joules[source] = self._energy_joules.get(source, 0.0) + joules
         self._used_seconds += used_ratio * length
         self._used_joules += used_ratio * joules
         for cause, part in entry.waste.items():

@@ -1,24 +1,49 @@
-"""A window as bytes, for the rings in memory and the history on disk; lossless and versioned."""
+"""A window as bytes, for the rings in memory and the history on disk; lossless and versioned.
+
+The first byte tells the form. Form 1 was plain JSON, without blocks, and begins with its brace;
+form 2 is JSON with the blocks behind it, packed by means of the words that every window has.
+"""
 
 import json
+import struct
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rightsizer.domain.block import Blocks
 from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
 from rightsizer.domain.window import Window
 
 __all__ = ["decode", "encode"]
 
-_VERSION: Final = 1
-_ALWAYS: Final = frozenset({"v", "start", "end"})
+_JSON: Final = b"{"
+_PACKED: Final = b"\x02"
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_HEAD: Final = struct.Struct(">I")
+"""The length of the JSON."""
+_WORDS: Final = (
+    b'"start":,"end":,"conditions":{"network_bound":,"rank_imbalance":,"no_tensor_cores":,'
+    b'"near_out_of_memory":,"numa_misplaced":,"pcie_link_degraded":,"hardware_slowdown":,'
+    b'"thermal_throttled":,"power_throttled":},"states":{"unknown":,"host_bound":,'
+    b'"storage_bound":,"launch_bound":,"compute_bound":,"memory_bandwidth_bound":,'
+    b'"pcie_bound":,"hidden_stall":,"idle_empty":,"idle_held":,"productive":},'
+    b'"tiers":{"none":,"basic":,"power":,"profiling":300000000000},'
+    b'"saturated":{"compute":,"memory_bandwidth":},"pressed":{"memory":},'
+    b'"waste_seconds":{"throttled":,"launch":,"pcie":,"storage":,"host":,"stalled":,"idle":,'
+    b'"headroom":},"waste_joules":{"headroom":},"used_seconds":,"used_joules":,'
+    b'"energy_joules":,"demands":{"nvlink":[[0,],"pcie":[[1,10000000000],[2,],'
+    b'"memory_bandwidth":[[,"memory":[[60,300000000000]],"compute":[[100,0000000000],[0,]]},'
+    b'"compute_at_least":[[99,0000000000],[0,300000000000]]}'
+)
+"""What windows have in common, the most frequent last; part of form 2, so it never changes."""
+_ALWAYS: Final = frozenset({"start", "end"})
 """A recording may begin at 0; the rest is left out where there is nothing to tell."""
 
 
 def encode(window: Window) -> bytes:
-    """The window in a few hundred bytes of JSON."""
+    """The window in a few hundred bytes."""
     form = {
-        "v": _VERSION,
         "start": window.start,
         "end": window.end,
         "states": window.states,
@@ -35,19 +60,23 @@ def encode(window: Window) -> bytes:
         "compute_at_least": _pairs(window.compute_at_least),
     }
     kept = {key: value for key, value in form.items() if value or key in _ALWAYS}
-    return json.dumps(kept, separators=(",", ":")).encode()
+    text = _ENCODER.encode(kept).encode()
+    packer = zlib.compressobj(zdict=_WORDS)
+    parts = _HEAD.pack(len(text)), text, window.blocks.columns()
+    return b"".join([_PACKED, *map(packer.compress, parts), packer.flush()])
 
 
 def decode(uuid: str, data: bytes) -> Window:
-    """The window that `encode` wrote.
+    """The window that `encode` wrote, in this form or the one before.
 
     Raises:
         ValueError: the bytes are not such a window, or of a newer form.
     """
-    form: dict[str, Any] = json.loads(data)
+    text, blocks = _parts(data)
+    form: dict[str, Any] = json.loads(text)
     try:
-        if form.get("v") != _VERSION:
-            raise ValueError(f"window of form {form.get('v')}, this program reads {_VERSION}")
+        if text is data and form.get("v") != 1:
+            raise ValueError(f"window of form {form.get('v')}, which this program cannot read")
         return Window(
             uuid=uuid,
             start=form["start"],
@@ -66,9 +95,27 @@ def decode(uuid: str, data: bytes) -> Window:
                 Resource(name): _histogram(pairs) for name, pairs in form.get("demands", {}).items()
             },
             compute_at_least=_histogram(form.get("compute_at_least", ())),
+            blocks=Blocks.from_columns(blocks),
         )
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"not a window: {error!r}") from None
+
+
+def _parts(data: bytes) -> tuple[bytes, bytes]:
+    """The JSON and the blocks."""
+    if data[:1] == _JSON:
+        return data, b""
+    if data[:1] != _PACKED:
+        raise ValueError(f"a window of form {data[:1]!r}, which this program cannot read")
+    try:
+        unpacker = zlib.decompressobj(zdict=_WORDS)
+        body = unpacker.decompress(data[1:]) + unpacker.flush()
+        end = _HEAD.size + _HEAD.unpack_from(body)[0]
+    except (zlib.error, struct.error) as error:
+        raise ValueError(f"not a window: {error}") from None
+    if not unpacker.eof:
+        raise ValueError("not a window: it is cut off")
+    return body[_HEAD.size : end], body[end:]
 
 
 def _pairs(histogram: Histogram) -> list[tuple[int, float]]:

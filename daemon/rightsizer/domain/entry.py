@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rightsizer.domain.energy_source import EnergySource
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
 from rightsizer.domain.units import Nanoseconds
@@ -41,6 +42,8 @@ class Entry:
     """The rest of the stretch by cause, as ratios; with `used_ratio` they sum to 1."""
     energy_joules: float | None
     """What the device drew over the stretch; `None` where its power is unknown."""
+    energy_source: EnergySource | None = None
+    """How that is known; `None` where it is not."""
 
     @property
     def duration(self) -> Nanoseconds:

@@ -3,6 +3,7 @@
 RightsizerError             exit code 1
 ├── UsageError              exit code 2: a flag or an argument
 ├── ConfigurationError      exit code 78: every fault of a configuration file at once
+├── RequirementError        a model or a layout that cannot be
 ├── RecordingError          a recording that cannot be read
 ├── ScenarioError           a scenario of the simulator that cannot be run
 ├── HistoryError            a history that cannot be opened or written
@@ -16,6 +17,7 @@ __all__ = [
     "DriverError",
     "HistoryError",
     "RecordingError",
+    "RequirementError",
     "RightsizerError",
     "ScenarioError",
     "UsageError",
@@ -42,6 +44,10 @@ class ConfigurationError(RightsizerError):
 
 class RecordingError(RightsizerError):
     """A recording that is missing, empty, of an unknown format, or without what it needs."""
+
+
+class RequirementError(RightsizerError):
+    """A model or a layout that contradicts itself: the key, what is wrong with it, the remedy."""
 
 
 class ScenarioError(RightsizerError):

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rightsizer.domain.block import Blocks, Measure
 from rightsizer.domain.device import Device
+from rightsizer.domain.pattern import Exceedance, Past, Shape, Trend
 from rightsizer.domain.window import Provisioning, Window
 from rightsizer.domain.workload import Workload
 
@@ -136,6 +138,56 @@ class Case:
     """One for each device, in the same order."""
     provisioning: tuple[Provisioning, ...]
     """One for each device, in the same order."""
+    past: Past | None = field(default=None, compare=False, repr=False)
+    """What is known beyond the windows; `None` where nothing is."""
+
+    @property
+    def workload_window(self) -> Window | None:
+        """What the workload did over all the devices that it held within the window of time.
+
+        Its blocks are sums over its devices at the same moments, in devices' worth. Without a
+        workload it is that of the device.
+        """
+        return None if self.past is None else self.past.window
+
+    def shape(self, measure: Measure = Measure.BUSY) -> Shape | None:
+        """How the load repeats itself, over all that is remembered; `None` where nothing is."""
+        return None if self.past is None else self.past.shape(measure)
+
+    def trend(self, measure: Measure = Measure.BUSY) -> Trend | None:
+        """Where the load is heading, over all that is remembered; `None` where unknown."""
+        return None if self.past is None else self.past.trend(measure)
+
+    def effective_samples(self, measure: Measure = Measure.BUSY) -> float:
+        """How many independent five minutes the window of time holds; 0 where none are known."""
+        if self.past is None:
+            return 0.0
+        return self.past.effective_samples(self._blocks, measure)
+
+    def exceedance(self, measure: Measure, capacity: float) -> Exceedance | None:
+        """How often a device's peak went beyond a capacity, of the device that did most often.
+
+        `None` where the measure is unknown of any device.
+        """
+        past = self.past
+        if past is None:
+            return None
+        found = [past.exceedance(each.blocks, measure, capacity) for each in self.windows]
+        known = [each for each in found if each is not None]
+        if not known or len(known) < len(found):
+            return None
+        return max(known, key=lambda each: (each.share, -each.effective_blocks))
+
+    def group_exceedance(self, measure: Measure, capacity: float) -> Exceedance | None:
+        """How often all devices together went beyond a capacity, in devices' worth or bytes."""
+        if self.past is None:
+            return None
+        return self.past.exceedance(self._blocks, measure, capacity)
+
+    @property
+    def _blocks(self) -> Blocks:
+        found = self.workload_window
+        return Blocks() if found is None else found.blocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,15 @@ _PROVISIONING: Final = (
     gauge(
         "device_underprovisioned_ratio",
         Origin.ACCOUNTING,
-        "Share of the window's time during which the device was short of something.",
+        "Share of the window's time during which the device was short of the resource that it was "
+        "shortest of.",
+        *("uuid", "window"),
+    ),
+    gauge(
+        "coverage_ratio",
+        Origin.ACCOUNTING,
+        "Known seconds of the window over its length: how far the window's other gauges can be "
+        "trusted.",
         *("uuid", "window"),
     ),
 )
@@ -306,6 +314,12 @@ _AGENT: Final = (
     gauge("history_size_bytes", Origin.AGENT, "Size of the history's file."),
     counter("history_writes", Origin.AGENT, "Flushes to the history."),
     counter("history_write_failures", Origin.AGENT, "Flushes to the history that failed."),
+    counter("history_breaks", Origin.AGENT, "Histories that broke and were set aside."),
+    counter(
+        "history_windows_forgotten",
+        Origin.AGENT,
+        "Windows forgotten before their time, since the history had its largest size.",
+    ),
     gauge(
         "config_last_reload_successful",
         Origin.AGENT,

@@ -6,6 +6,7 @@ from typing import Final
 
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.device import Device
+from rightsizer.domain.energy_source import EnergySource
 from rightsizer.domain.fabric_port import FabricPort
 from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.reading import Reading
@@ -15,7 +16,7 @@ from rightsizer.domain.state import Cause, Condition, State, Tier
 from rightsizer.domain.topology import Topology
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.window import Provisioning
-from rightsizer.domain.workload import Holding
+from rightsizer.domain.workload import Holding, Workload
 from rightsizer.domain.xid import XidLog
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Report",
     "StripCell",
     "Totals",
+    "WorkloadReport",
 ]
 
 _NO_XIDS: Final = XidLog({})
@@ -45,6 +47,8 @@ class Totals:
     """Of all the seconds whose signal is known; weights are nanoseconds."""
     signal_seconds: Mapping[Signal, float] = field(default_factory=dict)
     """The exact integral of each of these signals over time; a distribution knows bins only."""
+    energy_joules: Mapping[EnergySource, float] = field(default_factory=dict)
+    """Of the known time, by how it was measured; used and wasted joules sum to all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,19 @@ class DeviceReport:
     """The last day, oldest first."""
     holdings: tuple[Holding, ...] = ()
     xids: XidLog = _NO_XIDS
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadReport:
+    """What a workload did since the agent started, over all the devices that it held."""
+
+    workload: Workload
+    devices: tuple[str, ...]
+    """The devices that it holds, or held when it was last seen, by uuid."""
+    last_seen: Nanoseconds
+    """Wall time."""
+    totals: Totals
+    """Summed over its devices, of a shared device its part; without distributions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +157,5 @@ class Report:
     """Open advice first, then what was closed of late."""
     agent: AgentReport
     node: NodeReport = field(default_factory=NodeReport)
+    workloads: tuple[WorkloadReport, ...] = ()
+    """Seen longest ago first; a minute old at most."""

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from rightsizer.domain.block import Blocks
 from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.state import (
     IDLE_STATES,
@@ -14,14 +16,23 @@ from rightsizer.domain.state import (
 )
 from rightsizer.domain.units import Nanoseconds, seconds
 
-__all__ = ["Provisioning", "ResourceProvisioning", "Window"]
+__all__ = ["Provisioning", "ResourceProvisioning", "Window", "workload_subject"]
+
+_WORKLOAD: Final = "workload:"
+_NO_BLOCKS: Final = Blocks()
+
+
+def workload_subject(key: str) -> str:
+    """What stands in the place of a device's uuid in the windows of a workload."""
+    return f"{_WORKLOAD}{key}"
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """Sums and distributions of one device from `start` to `end` (wall time).
 
-    Times are nanoseconds, whole, so that windows add and subtract without loss.
+    Times are nanoseconds, whole, so that windows add and subtract without loss. The window of a
+    workload sums over all its devices: their seconds, their joules, their distributions.
     """
 
     uuid: str
@@ -42,6 +53,14 @@ class Window:
     Weights are nanoseconds."""
     compute_at_least: Histogram = field(default_factory=Histogram)
     """The lower bound of the compute demand."""
+    blocks: Blocks = _NO_BLOCKS
+    """Mean and peak of each five minutes. Those of a workload are the sums over its devices at
+    the same moments; running sums have none."""
+
+    @property
+    def workload_key(self) -> str | None:
+        """The key of the workload that this is the window of, `None` for a device's."""
+        return self.uuid.removeprefix(_WORKLOAD) if self.uuid.startswith(_WORKLOAD) else None
 
     @property
     def accounted(self) -> Nanoseconds:
@@ -65,8 +84,9 @@ class Window:
 
     @property
     def coverage_ratio(self) -> float:
-        """Known time over the window's span, 0 to 1."""
-        span = max(self.end - self.start, self.accounted)
+        """Known time over the window's span, 0 to 1; for a workload over the time it was there."""
+        accounted = self.accounted
+        span = accounted if self.workload_key else max(self.end - self.start, accounted)
         return self.known / span if span > 0 else 0.0
 
     @property
@@ -113,3 +133,5 @@ class Provisioning:
     """Some resource was short for longer than is tolerated."""
     memory_is_preallocated: bool = False
     """The memory in use says nothing of the memory needed."""
+    known_seconds: float = 0.0
+    """Seconds of the window whose state is known."""

@@ -1,34 +1,55 @@
-"""A SQLite database that one writer owns and that a power loss does not hurt.
+"""A SQLite database that one writer owns and that neither a kill nor a power loss hurts.
 
 Write-ahead log, one writer by a lock file, migrations by `user_version`. A file that is no
-database is set aside and a new one begun; one of a newer program is refused.
+database, or that breaks while it is open, is set aside and a new one begun; one of a newer
+program is refused.
 """
 
 import contextlib
-import fcntl
-import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Self
+from typing import Final, Self
 
 from rightsizer.domain.errors import HistoryError
+from rightsizer.edge.ownership import Ownership
 
 __all__ = ["Database"]
+
+_BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_PRIMARY: Final = 0xFF
+"""The part of an extended result code that tells its kind."""
+_BESIDE: Final = ("-wal", "-shm")
+_KEPT_ASIDE: Final = 3
+"""Broken files that are kept; a disk that breaks one after the other must not fill up."""
+_LOG_BYTES: Final = 4 * 2**20
+"""What the log is cut down to once it was folded into the file."""
+_BUSY_SECONDS: Final = 5.0
 
 
 class Database:
     """An open database file. One connection, for any thread that holds `transaction()`."""
 
-    def __init__(self, path: Path, migrations: Sequence[str], *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        migrations: Sequence[str],
+        *,
+        read_only: bool = False,
+        is_durable: bool = True,
+        busy_seconds: float = _BUSY_SECONDS,
+    ) -> None:
         """Open, check and migrate the file; create it where it does not exist.
 
         Args:
             path: The file; its folder is created.
             migrations: SQL scripts, the n-th of which leads from version n-1 to n.
-            read_only: Look only: no lock, no migration, no new file.
+            read_only: Look only: no lock, no new file, and what is old is migrated in memory.
+            is_durable: Whether a change is on the disk itself when it is made; without it, a
+                power loss may undo the latest ones, though never by half.
+            busy_seconds: How long to wait for whoever else has the file locked.
 
         Raises:
             HistoryError: another process writes it, a newer program wrote it, or the place
@@ -36,51 +57,58 @@ class Database:
         """
         self.path = path
         self.set_aside: Path | None = None
-        """Where a file went that was no database."""
+        """Where the last file went that was broken."""
+        self.breaks = 0
+        """How many files were broken."""
+        self.size_bytes = 0
+        """What the file and its log took on disk after the last change; asks no disk."""
+        self._migrations = migrations
+        self._is_durable, self._busy_seconds = is_durable, busy_seconds
         self._lock = threading.RLock()
-        self._owner: IO[str] | None = None
+        self._owner: Ownership | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._unused_changes: int | None = None
+        """Changes that a file made here has seen before its first row, `None` for other files."""
         if read_only:
-            self._connection = self._open_read_only(len(migrations))
-            return
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._owner = self._take_ownership()
-            self._connection = self._open(migrations)
-        except (OSError, sqlite3.Error) as error:
-            self._release()
-            raise HistoryError(
-                f"history '{path}' cannot be written: {error}; make the folder writable for "
-                "this user or set history.path"
-            ) from None
-        except HistoryError:
-            self._release()
-            raise
+            self._connection = self._open_read_only()
+        else:
+            self._connection = self._open_owned()
+        self._measure()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """The connection for one change, which is made whole or not at all.
 
         Raises:
-            HistoryError: the disk is full or the file broke.
+            HistoryError: the disk is full, or the file broke and a new one was begun.
         """
         with self._lock:
             try:
-                with self._connection:
-                    yield self._connection
+                connection = self._opened()
+                with connection:
+                    yield connection
             except sqlite3.Error as error:
-                raise HistoryError(f"history '{self.path}': {error}") from None
-
-    @property
-    def size_bytes(self) -> int:
-        """What the file and its log take on disk."""
-        files = (self.path, Path(f"{self.path}-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
+                raise HistoryError(f"history '{self.path}': {self._verdict(error)}") from None
+            finally:
+                self._measure()
 
     def close(self) -> None:
-        """Fold the log into the file and let others write."""
+        """Fold the log into the file and let others write.
+
+        A file that was made here and holds nothing is taken away again.
+        """
         with self._lock:
+            if self._connection is None:
+                return
+            is_unused = self._unused_changes == self._connection.total_changes
             self._connection.close()
-            self._release()
+            self._connection = None
+            if self._owner is None:
+                return
+            if is_unused:
+                self.path.unlink(missing_ok=True)
+            self._owner.release(remove=is_unused)
+            self._owner = None
 
     def __enter__(self) -> Self:
         return self
@@ -88,64 +116,109 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take_ownership(self) -> IO[str]:
-        lock_path = Path(f"{self.path}.lock")
-        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        file = os.fdopen(descriptor, "r+", encoding="utf-8")
+    def _open_owned(self) -> sqlite3.Connection:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = file.read().strip() or "unknown"
-            file.close()
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._owner = Ownership(self.path)
+            return self._open()
+        except (OSError, sqlite3.Error) as error:
+            self._release()
             raise HistoryError(
-                f"history '{self.path}' is being written by process {owner}; stop that agent, "
-                "or give this one another history.path"
+                f"history '{self.path}' cannot be written: {error}; make the folder writable for "
+                "this user or set history.path"
             ) from None
-        file.seek(0)
-        file.truncate()
-        file.write(str(os.getpid()))
-        file.flush()
-        return file
+        except HistoryError:
+            self._release()
+            raise
 
     def _release(self) -> None:
         if self._owner is not None:
-            self._owner.close()
+            self._owner.release()
             self._owner = None
 
-    def _open(self, migrations: Sequence[str]) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
+        is_new = not self.path.exists()
         try:
-            connection = _connect(self.path)
+            connection = self._connect()
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
+            if not _is_broken(error):
                 raise
-            self._set_aside()
-            connection = _connect(self.path)
+            self._put_aside()
+            connection, is_new = self._connect(), True
         with _closed_on_error(connection):
-            self._migrate(connection, migrations)
+            self._migrate(connection)
+        self._unused_changes = connection.total_changes if is_new else None
         return connection
 
-    def _set_aside(self) -> None:
-        aside = Path(f"{self.path}.corrupt-{int(time.time())}")
-        self.path.rename(aside)
-        for suffix in ("-wal", "-shm"):
+    def _opened(self) -> sqlite3.Connection:
+        """The connection; a new one where the last file broke and no other could be begun."""
+        if self._connection is None:
+            if self._owner is None:
+                raise sqlite3.ProgrammingError("it is closed")
+            self._connection = self._open()
+        return self._connection
+
+    def _verdict(self, error: sqlite3.Error) -> str:
+        """What went wrong; a file that turns out to be broken is set aside."""
+        if self._owner is None or self._connection is None or not _is_broken(error):
+            return str(error)
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+        self._connection = None
+        try:
+            self._put_aside()
+            self._connection = self._open()
+        except (OSError, sqlite3.Error) as trouble:
+            return f"{error}; a new one cannot be begun: {trouble}"
+        return f"{error}; it was moved to '{self.set_aside}' and a new one begun"
+
+    def _put_aside(self) -> None:
+        aside = Path(f"{self.path}.corrupt-{time.time_ns()}")
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(aside)
+        for suffix in _BESIDE:
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
         self.set_aside = aside
+        self.breaks += 1
+        self._forget_oldest_aside()
 
-    def _migrate(self, connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        self._refuse_newer(version, len(migrations))
-        for number, script in enumerate(migrations[version:], start=version + 1):
+    def _forget_oldest_aside(self) -> None:
+        found = self.path.parent.glob(f"{self.path.name}.corrupt-*")
+        kept = [file for file in found if not file.name.endswith(_BESIDE)]
+        for file in sorted(kept, key=lambda file: file.name)[:-_KEPT_ASIDE]:
+            for suffix in ("", *_BESIDE):
+                Path(f"{file}{suffix}").unlink(missing_ok=True)
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        version = self._version(connection)
+        for number, script in enumerate(self._migrations[version:], start=version + 1):
             connection.executescript(f"BEGIN; {script}; PRAGMA user_version = {number}; COMMIT;")
 
-    def _refuse_newer(self, version: int, known: int) -> None:
-        if version > known:
+    def _version(self, connection: sqlite3.Connection) -> int:
+        """The file's schema, which this program knows."""
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > len(self._migrations):
             raise HistoryError(
-                f"history '{self.path}' has schema {version}, this program knows up to {known}; "
-                "upgrade rightsizer or set history.path to another file"
+                f"history '{self.path}' has schema {version}, this program knows up to "
+                f"{len(self._migrations)}; upgrade rightsizer or set history.path to another file"
             )
+        return int(version)
 
-    def _open_read_only(self, known: int) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, check_same_thread=False, timeout=self._busy_seconds)
+        with _closed_on_error(connection):
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {'FULL' if self._is_durable else 'NORMAL'}")
+            connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+            connection.execute("PRAGMA cache_size = -2048")
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                raise _Unsound(verdict)
+        return connection
+
+    def _open_read_only(self) -> sqlite3.Connection:
         try:
             if not self.path.exists():
                 raise HistoryError(
@@ -154,14 +227,40 @@ class Database:
                 )
             connection = _connect_read_only(self.path)
             with _closed_on_error(connection):
-                (version,) = connection.execute("PRAGMA user_version").fetchone()
-                self._refuse_newer(version, known)
+                if self._version(connection) == len(self._migrations):
+                    return connection
+                return self._migrated_copy(connection)
         except (OSError, sqlite3.Error) as error:
             raise HistoryError(
                 f"history '{self.path}' cannot be read: {error}; run this as a user who may "
                 "read it, or name another file"
             ) from None
-        return connection
+
+    def _migrated_copy(self, old: sqlite3.Connection) -> sqlite3.Connection:
+        """What an older program wrote, in memory and up to date."""
+        copy = sqlite3.connect(":memory:", check_same_thread=False)
+        with _closed_on_error(copy):
+            old.backup(copy)
+            old.close()
+            self._migrate(copy)
+            copy.execute("PRAGMA query_only = ON")
+        return copy
+
+    def _measure(self) -> None:
+        files = (self.path, Path(f"{self.path}-wal"))
+        with contextlib.suppress(OSError):
+            self.size_bytes = sum(file.stat().st_size for file in files if file.exists())
+
+
+class _Unsound(sqlite3.DatabaseError):
+    """A file that opens and whose pages contradict one another."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+
+
+def _is_broken(error: sqlite3.Error) -> bool:
+    # Errors of the module itself carry no code.
+    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _BROKEN
 
 
 def _connect_read_only(path: Path) -> sqlite3.Connection:
@@ -181,19 +280,6 @@ def _connect_in_mode(path: Path, mode: str) -> sqlite3.Connection:
     )
     with _closed_on_error(connection):
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    return connection
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, check_same_thread=False, timeout=5.0)
-    with _closed_on_error(connection):
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA cache_size = -2048")
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise sqlite3.DatabaseError(verdict)
     return connection
 
 

@@ -20,6 +20,7 @@ from rightsizer.domain.units import Nanoseconds, seconds
 from rightsizer.domain.window import Provisioning
 from rightsizer.domain.workload import Holding
 from rightsizer.publish.topology_form import topology_form
+from rightsizer.publish.window_coverage import window_coverage_ratio
 
 __all__ = ["Form", "advice_form", "device_form", "finding_form", "report_form"]
 
@@ -90,7 +91,7 @@ def device_form(report: DeviceReport) -> Form:
         "workloads": [_holding_form(holding) for holding in report.holdings],
         "totals": _totals_form(report.totals),
         "provisioning": {
-            window: _provisioning_form(provisioning)
+            window: _provisioning_form(window, provisioning)
             for window, provisioning in report.provisioning.items()
         },
     }
@@ -164,20 +165,23 @@ def _totals_form(totals: Totals) -> Form:
         "waste_seconds": dict(totals.waste_seconds),
         "used_joules": totals.used_joules,
         "waste_joules": dict(totals.waste_joules),
+        "energy_joules": dict(totals.energy_joules),
     }
 
 
-def _provisioning_form(provisioning: Provisioning) -> Form:
+def _provisioning_form(window: str, provisioning: Provisioning) -> Form:
     return {
         "resources": {
             resource: asdict(figures) for resource, figures in provisioning.resources.items()
         },
         "overprovisioned": provisioning.overprovisioned,
         "underprovisioned": provisioning.underprovisioned,
+        "is_underprovisioned": provisioning.is_underprovisioned,
         "memory_is_preallocated": provisioning.memory_is_preallocated,
         "compute_need_at_least": provisioning.compute_need_at_least,
         "tier": provisioning.tier,
-        "coverage_ratio": provisioning.coverage_ratio,
+        "coverage_ratio": window_coverage_ratio(window, provisioning),
+        "known_seconds": provisioning.known_seconds,
         "active_seconds": provisioning.active_seconds,
     }
 

@@ -9,7 +9,14 @@ from rightsizer.accounting.known import KnownDevice
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import Case
-from rightsizer.domain.report import AgentReport, DeviceReport, NodeReport, Report, StripCell
+from rightsizer.domain.report import (
+    AgentReport,
+    DeviceReport,
+    NodeReport,
+    Report,
+    StripCell,
+    WorkloadReport,
+)
 from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.state import State, Tier
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -46,6 +53,7 @@ class Accountant:
         self._generation = 0
         self._gauges: dict[str, tuple[dict[str, Provisioning], tuple[StripCell, ...]]] = {}
         self._gauges_due: Nanoseconds = 0
+        self._workloads: tuple[WorkloadReport, ...] = ()
         self._last_sample: dict[str, Nanoseconds] = {}
         self._latest: Report | None = None
 
@@ -77,6 +85,7 @@ class Accountant:
                     snapshot.ports,
                     snapshot.released,
                 ),
+                workloads=self._workloads,
             )
         self._latest = report
         return report
@@ -103,7 +112,9 @@ class Accountant:
     def cases(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Case, ...]:
         """What the rules judge."""
         with self._lock:
-            return self._accounts.cases(span, now)
+            views = self._accounts.case_views(span, now)
+        # A month of windows takes a while to read; sampling need not wait for it.
+        return tuple(view.case() for view in views)
 
     def take_windows(self) -> tuple[list[Window], list[Window], tuple[KnownDevice, ...]]:
         """What a history should keep: windows closed since the last call, running ones, devices."""
@@ -120,6 +131,7 @@ class Accountant:
             uuid: time for uuid, time in self._last_sample.items() if uuid in present
         }
         self._gauges_due = snapshot.time + self._gauges_every
+        self._workloads = self._accounts.workloads()
         self._gauges = {
             device.uuid: (
                 dict(self._accounts.provisioning(device.uuid)),

@@ -70,6 +70,7 @@ class Agent:
             sink=self._sink,
             clock=clock,
             retention_seconds=settings.history.retention,
+            fine_seconds=settings.history.fine_retention,
         )
         self.jobs = Jobs(self._schedule(), clock)
         books = settings.accounting.books

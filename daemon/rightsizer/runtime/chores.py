@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -16,12 +16,12 @@ from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.edge.clock import Clock
 from rightsizer.publish.grafana.annotations import AnnotationSink
 from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.history_settings import HistorySettings
 from rightsizer.runtime.storage import Storage
 
 __all__ = ["Chores"]
 
-_FINE_SECONDS = 48 * 3600.0
-"""For how long five-minute windows are kept before they become hourly."""
+_DEFAULTS: Final = HistorySettings()
 
 
 class Chores:
@@ -37,14 +37,23 @@ class Chores:
         sink: AnnotationSink | None,
         clock: Clock,
         retention_seconds: float,
+        fine_seconds: float = _DEFAULTS.fine_retention,
     ) -> None:
         self._accountant, self._storage, self._clock = accountant, storage, clock
         self._ledger, self._rules, self._sink = ledger, rules, sink
         self._retention: Nanoseconds = nanoseconds(retention_seconds)
+        self._fine: Nanoseconds = nanoseconds(fine_seconds)
         self._flushing = threading.Lock()
         self._log = structlog.get_logger(component="recommender")
         self._judgements: tuple[Judgement, ...] = ()
-        self.counts: Counter[str] = Counter({"history_writes": 0, "history_write_failures": 0})
+        self.counts: Counter[str] = Counter(
+            {
+                "history_writes": 0,
+                "history_write_failures": 0,
+                "history_breaks": storage.breaks,
+                "history_windows_forgotten": 0,
+            }
+        )
         self._advice: tuple[Advice, ...] = ledger.advice()
         self._untold: list[AdviceEvent] = []
         self._outcomes: Mapping[tuple[str, str], int] = {}
@@ -104,12 +113,14 @@ class Chores:
             except HistoryError:
                 self.counts["history_write_failures"] += 1
                 raise
+            finally:
+                self._tell_history()
 
     def prune(self) -> None:
         """Roll old windows up into hours, and forget those beyond the retention."""
         history, now = self._storage.history, self._clock.wall_time()
         if history is not None:
-            history.roll_up(now - nanoseconds(_FINE_SECONDS))
+            history.roll_up(now - self._fine)
             history.prune(now - self._retention)
 
     def annotate(self) -> None:
@@ -121,6 +132,23 @@ class Chores:
         if self._sink is not None:
             self._sink.offer(self._untold)
         self._untold = []
+
+    def _tell_history(self) -> None:
+        """Say of each broken file where it went, and once that there is no room for the past."""
+        if self._storage.breaks > self.counts["history_breaks"]:
+            self.counts["history_breaks"] = self._storage.breaks
+            self._log.error(
+                "history_set_aside", moved_to=str(self._storage.set_aside), remedy="inspect it"
+            )
+        history = self._storage.history
+        if history is not None and history.forgotten:
+            if not self.counts["history_windows_forgotten"]:
+                self._log.warning(
+                    "history_full",
+                    size_bytes=history.size_bytes,
+                    remedy="raise history.maximum_size, or lower history.retention",
+                )
+            self.counts["history_windows_forgotten"] = history.forgotten
 
     def _count_outcome(self, event: AdviceEvent) -> None:
         if event.kind is AdviceEventKind.CLOSED:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -14,7 +13,6 @@ from rightsizer.runtime.storage import Storage
 __all__ = ["Filling"]
 
 _MAGIC: Final = b"SQLite format 3\0"
-_PAGE: Final = 500
 _COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
 
 
@@ -31,10 +29,11 @@ class Filling:
             HistoryError: it is something else, is held by an agent, or cannot be written.
         """
         self._path = path
-        self._target = Storage(str(path)) if _is_history(path) else None
+        self._target = _unbounded(path) if _is_history(path) else None
         self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
-            self._storage = Storage(str(self._partial))
+            # What is not whole is thrown away, so that a power loss has nothing to undo.
+            self._storage = _unbounded(self._partial, is_durable=False)
         except HistoryError as error:
             if self._target is not None:
                 self._target.close()
@@ -58,9 +57,11 @@ class Filling:
         """Put everything in its place, or leave nothing where something went wrong."""
         try:
             if kind is None and self._target is not None:
-                _copy(self.history, _history(self._target))
+                _history(self._target).replace(self.history)
             self._storage.close()
-            if kind is None and self._target is None:
+            # A recording without any device has left nothing.
+            if kind is None and self._target is None and self._partial.exists():
+                _to_disk(self._partial)
                 self._partial.replace(self._path)
         finally:
             self._storage.close()
@@ -73,6 +74,11 @@ class Filling:
             # A name that is too long for the system is not there either.
             with contextlib.suppress(OSError):
                 self._partial.with_name(f"{self._partial.name}{companion}").unlink()
+
+
+def _unbounded(path: Path, *, is_durable: bool = True) -> Storage:
+    """A storage that takes the whole recording, however long it is."""
+    return Storage(str(path), is_durable=is_durable, maximum_bytes=None)
 
 
 def _is_history(path: Path) -> bool:
@@ -91,11 +97,12 @@ def _is_history(path: Path) -> bool:
     return True
 
 
-def _copy(source: History, target: History) -> None:
-    windows = source.load()
-    devices = source.devices()
-    while page := list(islice(windows, _PAGE)):
-        target.save(page, devices)
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _history(storage: Storage) -> History:

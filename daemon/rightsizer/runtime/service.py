@@ -43,7 +43,8 @@ def serve(
     named = live_source(settings, clock)
     storage: Storage | None = None
     try:
-        storage = Storage(settings.history.path)
+        history = settings.history
+        storage = Storage(history.path, maximum_bytes=history.maximum_size_bytes)
         agent = Agent(
             settings,
             named.source,

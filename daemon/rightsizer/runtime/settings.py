@@ -14,6 +14,7 @@ from rightsizer.publish.grafana.settings import GrafanaSettings
 from rightsizer.publish.metrics.settings import MetricsSettings
 from rightsizer.publish.web.address import parse_address
 from rightsizer.publish.web.settings import WebSettings
+from rightsizer.runtime.history_settings import HistorySettings
 from rightsizer.runtime.log import LogSettings
 from rightsizer.runtime.policy import Policy
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
@@ -81,31 +82,6 @@ class PathSettings:
         "/run/rightsizer/api.sock",
         help="Socket for commands on this node, for the agent's own user and group alone; empty "
         "for none.",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class HistorySettings:
-    """What is kept on disk."""
-
-    path: str = setting(
-        "/var/lib/rightsizer/history.db",
-        help="The database; empty to keep nothing over a restart.",
-    )
-    retention: float = setting(
-        30 * 86400.0,
-        help="How long windows are kept.",
-        unit="seconds",
-        minimum=86400.0,
-        maximum=366 * 86400.0,
-        source="the longest window that a rule asks for, twice",
-    )
-    flush_interval: float = setting(
-        60.0,
-        help="Time between two writes; a crash loses no more than this.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
     )
 
 

@@ -1,13 +1,15 @@
 """What lasts over a restart: history, ledger and outbox in one database, or nowhere."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from rightsizer.accounting.history import HISTORY_SCHEMA, History
+from rightsizer.accounting.history import MAXIMUM_BYTES, History, PackedWindow
+from rightsizer.accounting.history_schema import HISTORY_SCHEMAS
 from rightsizer.accounting.known import KnownDevice
-from rightsizer.advice.ledger import Ledger, LedgerSettings
+from rightsizer.advice.ledger import Ledger, LedgerSettings, Record
 from rightsizer.advice.ledger_store import LEDGER_SCHEMA, LedgerStore
+from rightsizer.domain.errors import HistoryError
 from rightsizer.domain.window import Window
 from rightsizer.edge.database import Database
 from rightsizer.publish.grafana.outbox import (
@@ -19,36 +21,67 @@ from rightsizer.publish.grafana.outbox import (
 
 __all__ = ["MIGRATIONS", "Storage"]
 
-MIGRATIONS: Final = (f"{HISTORY_SCHEMA}; {LEDGER_SCHEMA}; {OUTBOX_SCHEMA}",)
+MIGRATIONS: Final = (
+    f"{HISTORY_SCHEMAS[0]}; {LEDGER_SCHEMA}; {OUTBOX_SCHEMA}",
+    HISTORY_SCHEMAS[1],
+)
 """The n-th script leads from schema n-1 to n; what was released is never changed."""
 
 _PENDING_WINDOWS: Final = 10_000
-"""Windows kept for a disk that is full: about four days of eight GPUs."""
+"""Windows kept for a disk that is full: about two days of eight GPUs with their jobs, and 3 MB."""
+_Answer = TypeVar("_Answer")
 
 
 class Storage:
     """The agent's memory on disk. With an empty path everything ends with the process."""
 
-    def __init__(self, path: str, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        read_only: bool = False,
+        is_durable: bool = True,
+        maximum_bytes: int | None = MAXIMUM_BYTES,
+    ) -> None:
         """Open the database.
+
+        Args:
+            path: The file; empty for none.
+            read_only: Look only, beside whoever writes it.
+            is_durable: Whether a power loss may undo nothing that was saved.
+            maximum_bytes: What the history may take; beyond it the oldest windows go. `None` for
+                whatever the disk holds.
 
         Raises:
             HistoryError: it is held by another process, of a newer program, or out of reach.
         """
-        self._database = Database(Path(path), MIGRATIONS, read_only=read_only) if path else None
+        self._database = (
+            Database(Path(path), MIGRATIONS, read_only=read_only, is_durable=is_durable)
+            if path
+            else None
+        )
         self._ledger = LedgerStore(self._database) if self._database else None
-        self._pending: list[Window] = []
-        self.history = History(self._database) if self._database else None
+        self._pending: list[PackedWindow] = []
+        self._records: tuple[Record, ...] = ()
+        self._told_breaks = self.breaks
+        self.history = History(self._database, maximum_bytes) if self._database else None
         self.outbox: Outbox = SqliteOutbox(self._database) if self._database else MemoryOutbox()
 
     @property
     def set_aside(self) -> Path | None:
-        """Where a broken database was moved to, `None` where there was none."""
+        """Where the last broken database was moved to, `None` where there was none."""
         return self._database.set_aside if self._database else None
+
+    @property
+    def breaks(self) -> int:
+        """How many databases were found broken."""
+        return self._database.breaks if self._database else 0
 
     def ledger(self, settings: LedgerSettings) -> Ledger:
         """The ledger as it was left."""
-        return Ledger(self._ledger.load() if self._ledger else (), settings)
+        store = self._ledger
+        self._records = tuple(self._despite_a_break(store.load)) if store else ()
+        return Ledger(self._records, settings)
 
     def save_ledger(self, ledger: Ledger) -> None:
         """Keep the ledger as it is.
@@ -56,8 +89,8 @@ class Storage:
         Raises:
             HistoryError: it could not be written.
         """
-        if self._ledger:
-            self._ledger.save(ledger.records)
+        self._records = tuple(ledger.records)
+        self._despite_a_break(self._save_records)
 
     def save_windows(
         self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[KnownDevice]
@@ -70,14 +103,34 @@ class Storage:
         Raises:
             HistoryError: they could not be written.
         """
-        if self.history is None:
+        history = self.history
+        if history is None:
             return False
-        self._pending = [*self._pending, *closed][-_PENDING_WINDOWS:]
-        self.history.save([*self._pending, *running], devices)
+        self._pending = [*self._pending, *map(PackedWindow.of, closed)][-_PENDING_WINDOWS:]
+        running, devices = tuple(running), tuple(devices)
+        self._despite_a_break(lambda: history.save_packed(self._pending, devices, running=running))
         self._pending = []
+        if self._told_breaks != self.breaks:
+            # What was opened must not be opened again after a restart.
+            self._save_records()
+            self._told_breaks = self.breaks
         return True
 
     def close(self) -> None:
         """Give the database back."""
         if self._database:
             self._database.close()
+
+    def _save_records(self) -> None:
+        if self._ledger:
+            self._ledger.save(self._records)
+
+    def _despite_a_break(self, act: Callable[[], _Answer]) -> _Answer:
+        """Try once more where the database broke under it, for a new one was begun."""
+        breaks = self.breaks
+        try:
+            return act()
+        except HistoryError:
+            if self.breaks == breaks:
+                raise
+            return act()

@@ -20,16 +20,12 @@ from rightsizer.domain.state import Cause, Condition, Resource, State
 from rightsizer.domain.units import seconds
 from rightsizer.domain.window import Provisioning
 from rightsizer.publish.metrics.families import Families
+from rightsizer.publish.window_coverage import WINDOW_SECONDS, window_coverage_ratio
 
 __all__ = ["CLOCK_EVENT_REASONS", "MEASURED_CONDITIONS", "add_device"]
 
-MEASURED_CONDITIONS: Final = tuple(
-    condition
-    for condition in Condition
-    # Nothing measures these yet, and a constant 0 would claim that they never hold.
-    if condition
-    not in {Condition.NUMA_MISPLACED, Condition.NETWORK_BOUND, Condition.RANK_IMBALANCE}
-)
+MEASURED_CONDITIONS: Final = tuple(Condition)
+"""All of them; where nothing tells of one, its seconds stay 0."""
 
 CLOCK_EVENT_REASONS: Final = {
     event.label: event for event in ClockEvent if event is not ClockEvent.DISPLAY_CLOCK_SETTING
@@ -203,6 +199,9 @@ def _add_provisioning(
             # Full memory is either short, which the next says, or preallocated and well.
             families.add("rightsizer_saturated_ratio", figures.saturated, *labels)
         families.add("rightsizer_underprovisioned_ratio", figures.underprovisioned, *labels)
+    if window in WINDOW_SECONDS:
+        coverage = window_coverage_ratio(window, provisioning)
+        families.add("rightsizer_coverage_ratio", coverage, uuid, window)
     over, under = provisioning.overprovisioned, provisioning.underprovisioned
     families.add("rightsizer_device_overprovisioned_ratio", over, uuid, window)
     families.add("rightsizer_device_underprovisioned_ratio", under, uuid, window)

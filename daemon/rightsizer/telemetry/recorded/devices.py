@@ -82,7 +82,7 @@ def _build(uuid: str, index: int, facts: Facts, board: Board | None) -> Device:
     device = Device(
         uuid=uuid,
         index=index,
-        name=facts.name or ("" if board is None else board.names[0]),
+        name=facts.name or ("" if board is None else board.usual_name),
         pci_bus_id=facts.pci_bus_id,
         numa_node=facts.numa_node,
         mig=_instance(facts, board),

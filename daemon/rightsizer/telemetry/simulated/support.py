@@ -79,7 +79,7 @@ def _support(keyed: _Keyed) -> Support:
     has_links = Feature.NVLINK in features
     return Support(
         architecture=_ARCHITECTURES.get(board.architecture, _UNKNOWN_ARCHITECTURE),
-        brand=_brand(board.names[0]),
+        brand=_brand(board.usual_name),
         features=features,
         features_when_cut=frozenset(feature for feature in features if SUPPORT[feature].when_cut),
         nvlink_version=_NVLINK_VERSIONS.get(board.nvlink_generation or 0, 0) if has_links else 0,

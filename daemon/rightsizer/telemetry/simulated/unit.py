@@ -65,7 +65,7 @@ def unit_of(scenario: Scenario, slot: Slot, catalogue: Catalogue) -> Unit:
     has_thresholds = support_of(board).has(Feature.TEMPERATURE_THRESHOLDS)
     device = Device(
         uuid=uuid,
-        name=board.names[0],
+        name=board.usual_name,
         memory_total_bytes=float(instance_memory_bytes(board, None)),
         power_limit_watts=board.power_limit_watts,
         power_limit_minimum_watts=lowest_limit_watts(board),
@@ -94,7 +94,7 @@ def unit_of(scenario: Scenario, slot: Slot, catalogue: Catalogue) -> Unit:
 
 def _common(slot: Slot, catalogue: Catalogue, pci_bus_id: str, gpus: int) -> Mapping[str, Any]:
     board = slot.board
-    found = catalogue.find(board.names[0])
+    found = catalogue.find(board.usual_name)
     half = max(1, gpus // 2) if gpus >= _SMALL_NODE else gpus
     return {
         "index": slot.index,
@@ -115,7 +115,7 @@ def _instance(
     board = slot.board
     return Device(
         uuid=f"MIG-{_uuid(seed, slot.index, number)}",
-        name=f"{board.names[0]} MIG {profile.name}",
+        name=f"{board.usual_name} MIG {profile.name}",
         memory_total_bytes=float(instance_memory_bytes(board, profile)),
         mig=MigInstance(
             parent_uuid=parent_uuid,

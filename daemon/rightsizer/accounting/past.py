@@ -1,0 +1,96 @@
+"""What is known of a case beyond its windows, read from what was remembered when it is asked."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from rightsizer.accounting.recollection import Recollection
+from rightsizer.accounting.sample_size import effective_samples
+from rightsizer.accounting.shape import ShapeSettings, grid, shape_of
+from rightsizer.accounting.trend import TrendSettings, daily_means, daily_peaks, trend_of
+from rightsizer.domain.block import Blocks, Measure
+from rightsizer.domain.pattern import Exceedance, Shape, Trend
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.window import Window
+
+__all__ = ["PastSettings", "RememberedPast"]
+
+_HELD: Final = frozenset({Measure.MEMORY, Measure.MEMORY_BYTES})
+"""What is asked for by its peaks: memory that is short once is short."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastSettings:
+    """How a load's past is read."""
+
+    shape: ShapeSettings = field(default_factory=ShapeSettings)
+    trend: TrendSettings = field(default_factory=TrendSettings)
+
+
+class RememberedPast:
+    """A `Past` over what was remembered at one moment."""
+
+    def __init__(
+        self,
+        recollection: Recollection | None,
+        start: Nanoseconds,
+        end: Nanoseconds,
+        settings: PastSettings,
+        since: Nanoseconds = 0,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            recollection: Of the workload, or of the only device; `None` where there is neither.
+            start: Where the case's span begins.
+            end: Where it ends.
+            settings: Thresholds.
+            since: From when on the case's holder is the one who is asked about.
+        """
+        self._recollection, self._settings = recollection, settings
+        self._start, self._end, self._since = start, end, since
+        self._shapes: dict[Measure, Shape | None] = {}
+        self._trends: dict[Measure, Trend | None] = {}
+
+    @cached_property
+    def window(self) -> Window | None:
+        """What the workload did over all its devices, over the case's span."""
+        if self._recollection is None:
+            return None
+        return self._recollection.window(self._start, self._end)
+
+    def shape(self, measure: Measure) -> Shape | None:
+        """How it repeats itself, over all that is remembered."""
+        if measure not in self._shapes:
+            self._shapes[measure] = shape_of(self._all().each(measure), self._settings.shape)
+        return self._shapes[measure]
+
+    def trend(self, measure: Measure) -> Trend | None:
+        """Where it is heading: by the peaks of its days for memory, by their means otherwise."""
+        if measure not in self._trends:
+            settings = self._settings.trend
+            days = daily_peaks if measure in _HELD else daily_means
+            self._trends[measure] = trend_of(days(self._all().each(measure), settings), settings)
+        return self._trends[measure]
+
+    def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
+        """How many independent means of five minutes some blocks are worth."""
+        return effective_samples(grid(blocks.each(measure)))
+
+    def exceedance(self, blocks: Blocks, measure: Measure, capacity: float) -> Exceedance | None:
+        """In how many of some blocks the peak was beyond a capacity; `None` without any."""
+        peaks = grid(blocks.each(measure), lambda block: block.peak)
+        known = [peak for peak in peaks if peak is not None]
+        if not known:
+            return None
+        return Exceedance(
+            share=sum(peak > capacity for peak in known) / len(known),
+            blocks=len(known),
+            effective_blocks=effective_samples(peaks),
+        )
+
+    def _all(self) -> Blocks:
+        # Unpacked each time: a month of blocks takes more room than what is made of them.
+        if self._recollection is None:
+            return Blocks()
+        return self._recollection.blocks(self._since, self._end)

@@ -1,0 +1,138 @@
+"""Any span of the past, answered from windows of five minutes, hours and days."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rightsizer.accounting.block_ring import RememberedBlocks
+from rightsizer.accounting.builder import WindowBuilder
+from rightsizer.accounting.ring import ClosedWindow
+from rightsizer.domain.block import BLOCK_SPAN, Blocks
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.domain.window import Window
+
+__all__ = ["DAY", "FINE_SPAN", "HOUR", "OpenWindow", "Recollection"]
+
+FINE_SPAN: Final[Nanoseconds] = BLOCK_SPAN
+"""The span of the smallest window that is kept; it divides the hour."""
+HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
+DAY: Final[Nanoseconds] = 24 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """A window that was still growing when it was looked at."""
+
+    slot: Nanoseconds
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Which windows a span of time is answered from, by where they begin."""
+
+    start: Nanoseconds
+    end: Nanoseconds
+    whole_end: Nanoseconds
+    """The end for windows that must lie in the span as a whole."""
+    fine_hours: frozenset[Nanoseconds]
+    """The hours that can be divided."""
+
+    def holds(self, slot: Nanoseconds, grain: Nanoseconds) -> bool:
+        """Whether all of a window lies in the span."""
+        return self.start <= slot and slot + grain <= self.whole_end
+
+    def takes_hour(self, slot: Nanoseconds) -> bool:
+        """Whether an hour counts: wholly inside, or with nothing shorter to divide it."""
+        is_edge = slot not in self.fine_hours and self.start <= slot < self.end
+        return is_edge or self.holds(slot, HOUR)
+
+    def takes_fine(self, slot: Nanoseconds) -> bool:
+        """Whether five minutes count that are not in an hour which does."""
+        hour = slot - slot % HOUR
+        is_kept = hour in self.fine_hours and self.start <= slot < self.end
+        return is_kept and not self.holds(hour, HOUR)
+
+
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """All that is remembered of a device or a workload at one moment; it does not change.
+
+    It holds windows as bytes, so that whoever takes it under a lock is done at once, and reads
+    them when the lock is free again. An hour holds what the closed five minutes in it hold, a
+    day what the closed hours in it hold; so whichever is read, the sum is the same.
+    """
+
+    uuid: str
+    fine: tuple[ClosedWindow, ...]
+    hours: tuple[ClosedWindow, ...]
+    days: tuple[ClosedWindow, ...]
+    open_fine: OpenWindow | None
+    open_hour: OpenWindow | None
+    """What was closed of the running hour."""
+    open_day: OpenWindow | None
+    """What was closed of the running day, by whole hours."""
+    fine_since: Nanoseconds
+    """From when on the five-minute windows are kept; a whole hour."""
+    remembered: RememberedBlocks
+
+    def grain(self, start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
+        """How exactly a span can be answered: either end is off by less than this."""
+        fine = all(at % HOUR == 0 or at >= self.fine_since for at in (start, end))
+        return FINE_SPAN if fine else HOUR
+
+    def window(self, start: Nanoseconds, end: Nanoseconds) -> Window:
+        """What is known of a span of time: all windows that begin in it.
+
+        That is exact to five minutes where both ends of the span lie within the last two days,
+        and to the hour up to thirty days back. The window tells its true start and end.
+        """
+        builder = WindowBuilder(self.uuid, keeps_blocks=False)
+        # The running hour may stand for itself where the span goes on to where it ends so far.
+        whole_end = end if end < self._last() else end + DAY
+        hours = frozenset(
+            hour for fine in self.fine if (hour := fine.slot - fine.slot % HOUR) >= self.fine_since
+        )
+        for window in self._cover(_Span(start, end, whole_end, hours)):
+            builder.merge(window)
+        return replace(builder.window(), blocks=self.blocks(start, end))
+
+    def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
+        """The blocks that begin in a span of time, exact to five minutes up to thirty days."""
+        return self.remembered.between(start, end)
+
+    def _cover(self, span: "_Span") -> Iterator[Window]:
+        """The longest windows that lie in the span, and shorter ones at its ends."""
+        covered = set()
+        for day in (*self.days, self.open_day):
+            if day is not None and span.holds(day.slot, DAY):
+                covered.add(day.slot)
+                yield self._read(day)
+        for hour in self.hours:
+            if hour.slot - hour.slot % DAY not in covered and span.takes_hour(hour.slot):
+                yield self._read(hour)
+        if self.open_hour is not None and span.takes_hour(self.open_hour.slot):
+            yield self.open_hour.window
+        for fine in self.fine:
+            if span.takes_fine(fine.slot):
+                yield self._read(fine)
+        if self.open_fine is not None and span.start <= self.open_fine.slot < span.end:
+            yield self.open_fine.window
+
+    def _last(self) -> Nanoseconds:
+        """The end of what is known, to the grain of what was known last."""
+        if self.open_fine is not None:
+            return self.open_fine.window.end
+        return max(
+            (
+                found[-1].slot + grain
+                for found, grain in ((self.fine, FINE_SPAN), (self.hours, HOUR))
+                if found
+            ),
+            default=0,
+        )
+
+    def _read(self, found: ClosedWindow | OpenWindow) -> Window:
+        if isinstance(found, OpenWindow):
+            return found.window
+        return found.window(self.uuid)

@@ -1,0 +1,216 @@
+"""What a case tells beyond its windows: its workload, its shape, its trend, its sample size."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from cases import case as case_by_hand
+from cases import window as window_by_hand
+from readings import DAY, EPOCH, GIBIBYTE, HELD, HOUR, Signals, gpu, snapshot, workload
+from rightsizer.accounting.accounts import Accounts
+from rightsizer.accounting.window_form import decode, encode
+from rightsizer.domain.block import Blocks, Measure
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import Case
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import State
+from rightsizer.domain.workload import Workload
+
+GPU, PEER = gpu(0), gpu(1)
+JOB: Final = workload("job")
+DAYS: Final = 10
+
+
+def working(busy: float, memory_bytes: float = 20 * GIBIBYTE) -> Signals:
+    """A device that works for some of the time, with profiling."""
+    return {
+        **HELD,
+        Signal.GPU_BUSY: busy,
+        Signal.SM_ACTIVE: busy / 2,
+        Signal.TENSOR_ACTIVE: busy / 4,
+        Signal.DRAM_ACTIVE: busy / 5,
+        Signal.MEMORY_USED_BYTES: memory_bytes,
+        Signal.POWER_WATTS: 100 + 500 * busy,
+    }
+
+
+def live(
+    accounts: Accounts,
+    hours: range,
+    load: Callable[[int], Mapping[Device, Signals]],
+    holder: Workload | None = JOB,
+) -> None:
+    """Readings every five minutes for some hours."""
+    for at in range(hours.start * 12, hours.stop * 12 + 1):
+        values = load(at)
+        holders = {} if holder is None else dict.fromkeys(values, holder)
+        accounts.post(
+            snapshot(300.0 * at, tuple(values), values, interval_seconds=300.0, holders=holders)
+        )
+
+
+def day_and_night(at: int) -> Mapping[Device, Signals]:
+    """Two devices that work from 8 to 18, with more memory in use every day."""
+    busy = 0.8 if 96 <= at % 288 < 216 else 0.0
+    values = working(busy, (20 + at / 288) * GIBIBYTE)
+    return {GPU: values, PEER: values}
+
+
+@pytest.fixture(scope="module")
+def past() -> Case:
+    """Ten days of a workload on two devices, over the last two."""
+    accounts = Accounts()
+    live(accounts, range(24 * DAYS), day_and_night)
+    (case,) = accounts.cases(2 * DAY, EPOCH + DAYS * DAY)
+    return case
+
+
+def test_workload_is_summed_over_its_devices(past: Case) -> None:
+    """The window of the workload holds what those of its devices hold."""
+    found = past.workload_window
+    assert found is not None
+    assert found.known == sum(window.known for window in past.windows) == 4 * DAY
+    assert found.workload_key == past.key
+    day = [each for each in found.blocks.of(Measure.BUSY) if each.start % DAY == 12 * HOUR]
+    assert [each.mean for each in day] == [pytest.approx(1.6, rel=1e-3)] * 2
+
+
+def test_shape_is_of_all_that_is_remembered(past: Case) -> None:
+    """Ten days tell of the day's cycle, though the case is about two."""
+    found = past.shape()
+    assert found is not None
+    assert found.is_daily
+    assert found.covers_cycle
+    assert found.known_days == pytest.approx(DAYS, abs=0.1)
+    assert found.hours_of_day[12].mean == pytest.approx(1.6, rel=1e-3)
+    assert found.hours_of_day[2].mean == 0.0
+
+
+def test_memory_trend_is_of_its_daily_peaks(past: Case) -> None:
+    """A GiB a day on each of two devices."""
+    found = past.trend(Measure.MEMORY_BYTES)
+    assert found is not None
+    assert found.slope_per_day == pytest.approx(2 * GIBIBYTE, rel=0.01)
+    assert found.is_growing
+    busy = past.trend(Measure.BUSY)
+    assert busy is not None
+    assert not busy.is_growing
+
+
+def test_blocks_of_two_days_are_worth_few(past: Case) -> None:
+    """What is alike for ten hours is no ten hours of evidence."""
+    assert 1 <= past.effective_samples() < 30
+
+
+def test_peaks_beyond_a_capacity(past: Case) -> None:
+    """Of the device that goes beyond it most often; of all together in devices' worth."""
+    share = 10 / 24
+    of_one, of_both = (
+        past.exceedance(Measure.COMPUTE, 0.3),
+        past.group_exceedance(Measure.COMPUTE, 0.7),
+    )
+    assert of_one is not None
+    assert of_both is not None
+    assert of_one.share == of_both.share == pytest.approx(share, abs=0.01)
+    assert of_one.blocks == 576
+    assert of_one.effective_blocks < 30
+    never = past.exceedance(Measure.COMPUTE, 0.5)
+    assert never is not None
+    assert never.share == 0.0
+    assert past.exceedance(Measure.NVLINK, 0.5) is None
+
+
+def test_device_without_a_holder_has_a_past_too() -> None:
+    """Its own, from when on nobody held it."""
+    accounts = Accounts()
+    live(accounts, range(24), lambda _: {GPU: working(0.8)})
+    live(accounts, range(25, 72), lambda _: {GPU: {**HELD, Signal.PROCESS_COUNT: 0.0}}, None)
+    empty = replace(accounts.known_devices()[0], holder=None, held_since=EPOCH + DAY)
+    accounts.restore_device(empty)
+    (case,) = accounts.cases(2 * HOUR, EPOCH + 3 * DAY)
+    found = case.shape()
+    assert found is not None
+    assert found.hours_of_day[12].mean == 0.0
+    assert case.workload_window == case.windows[0]
+
+
+def test_workload_that_moved_keeps_its_past() -> None:
+    """Its devices' windows begin with the move, its own do not."""
+    accounts = Accounts()
+    live(accounts, range(24), lambda _: {GPU: working(0.8)})
+    live(accounts, range(25, 49), lambda _: {PEER: working(0.8)})
+    (case,) = accounts.cases(3 * DAY, EPOCH + 49 * HOUR)
+    assert case.devices == (PEER,)
+    assert case.windows[0].known <= DAY
+    assert case.workload_window is not None
+    assert case.workload_window.known >= 47 * HOUR
+
+
+def test_restart_keeps_the_past() -> None:
+    """Through the bytes of a history."""
+    before = Accounts()
+    live(before, range(24 * DAYS), day_and_night)
+    after = Accounts()
+    for known in before.known_devices():
+        after.restore_device(known)
+    for window in (*before.take_closed(), *before.open_windows()):
+        after.restore(decode(window.uuid, encode(window)))
+    now = EPOCH + DAYS * DAY
+    (was,), (found,) = before.cases(2 * DAY, now), after.cases(2 * DAY, now)
+    assert found.shape() == was.shape()
+    assert found.trend(Measure.MEMORY_BYTES) == was.trend(Measure.MEMORY_BYTES)
+    assert found.effective_samples() == was.effective_samples()
+    assert found.group_exceedance(Measure.BUSY, 1.0) == was.group_exceedance(Measure.BUSY, 1.0)
+
+
+def test_history_of_former_times_has_windows_but_no_past() -> None:
+    """Cases of it are judged by their windows; what cannot be told is not made up."""
+    before = Accounts()
+    live(before, range(6), day_and_night)
+    after = Accounts()
+    for known in before.known_devices():
+        after.restore_device(known)
+    for window in before.take_closed():
+        if window.workload_key is None:
+            after.restore(replace(window, blocks=Blocks()))
+    (case,) = after.cases(3 * HOUR, EPOCH + 6 * HOUR)
+    assert all(window.known > 2 * HOUR for window in case.windows)
+    assert case.workload_window is None
+    assert (case.shape(), case.trend(), case.effective_samples()) == (None, None, 0.0)
+    assert case.exceedance(Measure.BUSY, 0.5) is None
+
+
+def test_case_without_a_past_says_so() -> None:
+    """As those that are made by hand."""
+    found = case_by_hand([window_by_hand({State.PRODUCTIVE: 1})])
+    assert (found.shape(), found.trend(), found.workload_window) == (None, None, None)
+    assert found.effective_samples() == 0.0
+    assert found.exceedance(Measure.BUSY, 0.5) is None
+    assert found.group_exceedance(Measure.BUSY, 0.5) is None
+
+
+def test_everything_posted_has_blocks_too() -> None:
+    """A whole recording is judged by the same peaks."""
+    accounts = Accounts()
+    live(accounts, range(6), lambda _: {GPU: working(0.8)})
+    (case,) = accounts.cases(None, 0)
+    found = case.exceedance(Measure.BUSY, 0.5)
+    assert found is not None
+    assert (found.share, found.blocks) == (1.0, 72)
+
+
+def test_view_is_a_case_at_the_moment_it_was_taken() -> None:
+    """Sampling goes on while a rule judges."""
+    accounts = Accounts()
+    live(accounts, range(6), day_and_night)
+    now = EPOCH + 6 * HOUR
+    (view,) = accounts.case_views(DAY, now)
+    before = view.case()
+    live(accounts, range(7, 30), lambda _: {GPU: working(0.9), PEER: working(0.9)})
+    after = view.case()
+    assert after == before
+    assert after.workload_window == before.workload_window
+    assert before.windows == tuple(accounts.window(each.uuid, 0, now) for each in (GPU, PEER))
+    assert before.windows[0].known == 6 * HOUR

@@ -1,0 +1,171 @@
+"""Readings that mislead: what real boards show, and what must not be made of it."""
+
+import math
+from typing import Final
+
+import pytest
+
+from rightsizer.accounting.classify import ClassifySettings, Observation, Verdict, classify
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import State
+
+BUSY: Final = Signal.GPU_BUSY
+POWER: Final = Signal.POWER
+SM: Final = Signal.SM_ACTIVE
+TENSOR: Final = Signal.TENSOR_ACTIVE
+DRAM: Final = Signal.DRAM_ACTIVE
+FP32: Final = Signal.FP32_ACTIVE
+TOTAL: Final = 80 * 2.0**30
+
+STALLED: Final = {BUSY: 0.95, POWER: 0.1, SM: 0.1, TENSOR: 0.0, FP32: 0.0, DRAM: 0.01}
+SPINNING: Final = {BUSY: 0.99, POWER: 0.1}
+QUIET: Final = {BUSY: 0.0, POWER: 0.0, Signal.PROCESS_COUNT: 0.0, Signal.MEMORY_USED: 0.001}
+
+
+def below(value: float) -> float:
+    """The nearest number under a threshold."""
+    return math.nextafter(value, 0.0)
+
+
+def judge(signals: dict[Signal, float], *, clock_ratio: float = 1.0) -> Verdict:
+    """The verdict under the default thresholds."""
+    observation = Observation(signals, TOTAL, clock_ratio=clock_ratio)
+    return classify(observation, ClassifySettings())
+
+
+@pytest.mark.parametrize(
+    ("power", "clock_ratio", "state"),
+    [
+        # Spinning at the highest clock, at half of it, and work at half of it.
+        (0.13, 1.0, State.HIDDEN_STALL),
+        (0.07, 0.45, State.HIDDEN_STALL),
+        (0.23, 0.45, State.PRODUCTIVE),
+        (below(0.125), 0.5, State.HIDDEN_STALL),
+        (0.125, 0.5, State.PRODUCTIVE),
+    ],
+)
+def test_low_clocks_draw_little_for_work_as_well(
+    power: float, clock_ratio: float, state: State
+) -> None:
+    """Where power alone tells a stall, it is measured by what the clock allows."""
+    assert judge({BUSY: 1.0, POWER: power}, clock_ratio=clock_ratio).state is state
+    assert judge(STALLED | {POWER: below(0.25)}, clock_ratio=clock_ratio).state is (
+        State.HIDDEN_STALL
+    ), "counters need no clock"
+
+
+def test_memory_controller_counts_at_the_clock_that_runs() -> None:
+    """A third of the time at a twentieth of the clock is a display, not a decode."""
+    slow = {Signal.MEMORY_CLOCK_HERTZ: 405e6, Signal.MEMORY_CLOCK_MAXIMUM_HERTZ: 10501e6}
+    fast = slow | {Signal.MEMORY_CLOCK_HERTZ: 10501e6}
+    spinning = SPINNING | {Signal.MEMORY_CONTROLLER_BUSY: 0.32}
+    assert judge(spinning | slow).state is State.HIDDEN_STALL
+    assert judge(spinning | fast).state is State.PRODUCTIVE
+
+
+FILLER: Final = {BUSY: 1.0, POWER: 0.12, SM: 0.02, FP32: 0.008, TENSOR: 0.0, DRAM: 0.001}
+"""A loop on two SMs, so that nobody takes the GPU away."""
+
+
+@pytest.mark.parametrize(
+    ("signals", "state", "score"),
+    [
+        (FILLER, State.HIDDEN_STALL, 0.76),
+        ({BUSY: 1.0, POWER: 0.12}, State.HIDDEN_STALL, 0.76),
+        # Who has neither power nor counters cannot tell, and does not pretend to be sure.
+        ({BUSY: 1.0}, State.PRODUCTIVE, 0.5),
+        ({BUSY: 0.4}, State.PRODUCTIVE, 0.75),
+    ],
+)
+def test_busy_without_work_on_each_tier(
+    signals: dict[Signal, float], state: State, score: float
+) -> None:
+    """The same clearness gets the same score, whichever the witnesses are."""
+    verdict = judge(signals)
+    assert verdict.state is state
+    assert verdict.score == pytest.approx(score)
+
+
+def test_woken_gpu_is_unknown() -> None:
+    """An L40S without persistence reads 100 % and 145 W at first, with no process and 0 MiB."""
+    woken = {BUSY: 1.0, POWER: 0.35, Signal.PROCESS_COUNT: 0.0, Signal.MEMORY_USED_BYTES: 0.0}
+    assert judge(woken).state is State.UNKNOWN
+    del woken[Signal.PROCESS_COUNT]
+    assert judge(woken).state is State.UNKNOWN
+    ratio = {BUSY: 1.0, POWER: 0.35, Signal.MEMORY_USED: 0.0}
+    assert judge(ratio).state is State.UNKNOWN
+    # A log of utilization and memory alone may have read the memory just before.
+    assert judge({BUSY: 1.0, Signal.MEMORY_USED: 0.0}).state is State.PRODUCTIVE
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {Signal.PROCESS_COUNT: 1.0},
+        {Signal.MEMORY_USED_BYTES: 64 * 2.0**20},
+        {SM: 0.3},
+        {TENSOR: 0.3},
+        {DRAM: 0.3},
+    ],
+)
+def test_busy_gpu_is_believed_where_anything_bears_it_out(change: dict[Signal, float]) -> None:
+    """A process, memory for a program, or counters that no waking driver moves."""
+    signals = {BUSY: 0.9, Signal.PROCESS_COUNT: 0.0, Signal.MEMORY_USED_BYTES: 0.0}
+    assert judge(signals | change).state is not State.UNKNOWN
+
+
+def test_loading_weights_is_no_idleness() -> None:
+    """In the first minutes of a job data comes in while no kernel runs."""
+    held = QUIET | {Signal.PROCESS_COUNT: 1.0, Signal.MEMORY_USED: 0.3}
+    loading = held | {Signal.PCIE_RECEIVE: 0.2}
+    assert judge(loading).state is State.PRODUCTIVE
+    assert judge(loading | {Signal.IO_PRESSURE: 0.4}).state is State.STORAGE_BOUND
+
+
+@pytest.mark.parametrize(
+    ("pressure", "cause"),
+    [
+        ({Signal.IO_PRESSURE: 0.4}, State.STORAGE_BOUND),
+        ({Signal.CPU: 1.0, Signal.IO_PRESSURE: 0.2}, State.HOST_BOUND),
+        ({Signal.CPU_PRESSURE: 0.09}, None),
+        ({}, None),
+    ],
+)
+def test_held_gpu_at_rest_says_what_it_may_wait_for(
+    pressure: dict[Signal, float], cause: State | None
+) -> None:
+    """A rank that tokenizes on the host rests; an empty GPU waits for nobody."""
+    held = QUIET | {Signal.PROCESS_COUNT: 1.0} | pressure
+    assert (judge(held).state, judge(held).second_cause) == (State.IDLE_HELD, cause)
+    assert judge(QUIET | pressure).second_cause is None
+
+
+def test_encoding_alone_is_work() -> None:
+    """NVENC load: utilization at 7 to 9 % while the encoder is at 60 to 72 %."""
+    for busy, encoder in ((0.07, 0.60), (0.09, 0.72), (0.0, 0.60)):
+        signals = QUIET | {BUSY: busy, Signal.ENCODER: encoder, Signal.PROCESS_COUNT: 1.0}
+        assert judge(signals).state is State.PRODUCTIVE
+
+
+def test_idle_h100_is_idle() -> None:
+    """69.85 W at 345 MHz in P0 with the link at its highest generation, and the idle bit set."""
+    idle = QUIET | {
+        POWER: 0.0,
+        Signal.PERFORMANCE_STATE: 0.0,
+        Signal.PCIE_LINK_GENERATION: 5.0,
+        Signal.CLOCK_EVENT_REASONS: 1.0,
+    }
+    assert judge(idle, clock_ratio=345 / 1980).state is State.IDLE_EMPTY
+
+
+def test_preallocated_memory_is_neither_work_nor_need() -> None:
+    """Nine tenths of the memory, held by a server that has nothing to do."""
+    held = QUIET | {Signal.MEMORY_USED: 0.9, Signal.PROCESS_COUNT: 1.0}
+    assert judge(held).state is State.IDLE_HELD
+
+
+def test_instance_whose_activity_nobody_reads_is_unknown() -> None:
+    """NVML alone reads memory and processes of a MIG instance; that is no idleness."""
+    blind = {Signal.MEMORY_USED: 0.0, Signal.PROCESS_COUNT: 0.0}
+    assert judge(blind).state is State.UNKNOWN
+    assert judge(blind | {Signal.PROCESS_COUNT: 1.0}).state is State.UNKNOWN

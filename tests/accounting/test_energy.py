@@ -1,0 +1,141 @@
+"""What a device drew: the driver's counter where it can be believed, else power x time."""
+
+from itertools import accumulate
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readings import SECOND
+from rightsizer.accounting.energy import Energy, EnergyMeter, EnergySettings
+from rightsizer.domain.energy_source import EnergySource
+
+COUNTER, POWER = EnergySource.COUNTER, EnergySource.POWER
+LIMIT: Final = 700.0
+
+
+def metered(
+    *readings: tuple[float | None, float | None], start: float | None = 0.0
+) -> list[Energy]:
+    """What is booked for seconds with a draw and a counter each."""
+    meter = EnergyMeter()
+    meter.restart(start)
+    found = [meter.measure(SECOND, watts, counter, LIMIT) for watts, counter in readings]
+    return [each for each in found if each is not None]
+
+
+def test_counter_goes_before_the_draw() -> None:
+    """The draw is a moment's; the counter knows the whole second."""
+    assert metered((500.0, 310.0), (90.0, 820.0)) == [
+        Energy(310.0, COUNTER),
+        Energy(510.0, COUNTER),
+    ]
+
+
+def test_without_a_counter_it_is_power_times_time() -> None:
+    """Boards before Volta have none; without a draw either nothing is known."""
+    meter = EnergyMeter()
+    assert meter.measure(5 * SECOND, 100.0, None, LIMIT) == Energy(500.0, POWER)
+    assert meter.measure(SECOND, None, None, LIMIT) is None
+
+
+def test_counter_that_fell_begins_anew() -> None:
+    """A driver that was loaded again counts from 0; the second of it is told by the draw."""
+    assert metered((300.0, 12.0), (300.0, 312.0), start=9_000_000.0) == [
+        Energy(300.0, POWER),
+        Energy(300.0, COUNTER),
+    ]
+
+
+def test_counter_that_comes_back_does_not_book_its_life() -> None:
+    """No board draws more than twice its limit: a step like that is a jump, not energy."""
+    readings = [(300.0, 0.0), (300.0, 9_000_600.0), (300.0, 9_000_900.0)]
+    assert metered(*readings, start=9_000_000.0) == [
+        Energy(300.0, POWER),
+        Energy(300.0, POWER),
+        Energy(300.0, COUNTER),
+    ]
+
+
+def test_limit_that_nobody_knows_lets_every_step_pass() -> None:
+    """Nothing to hold it against."""
+    meter = EnergyMeter()
+    meter.restart(0.0)
+    assert meter.measure(SECOND, 300.0, 5000.0, None) == Energy(5000.0, COUNTER)
+
+
+def test_plausible_step_is_a_setting() -> None:
+    """At the bound it is believed, above it not."""
+    for step, source in ((1050.0, COUNTER), (1050.1, POWER)):
+        meter = EnergyMeter(EnergySettings(plausible_limit_ratio=1.5))
+        meter.restart(0.0)
+        found = meter.measure(SECOND, 300.0, step, LIMIT)
+        assert found is not None
+        assert found.source is source
+
+
+def test_after_a_gap_the_counter_starts_over() -> None:
+    """What was drawn while nobody looked belongs to no second that is known."""
+    meter = EnergyMeter()
+    meter.restart(100.0)
+    meter.restart(None)
+    assert meter.measure(SECOND, 200.0, 90_100.0, LIMIT) == Energy(200.0, POWER)
+    assert meter.measure(SECOND, 200.0, 90_290.0, LIMIT) == Energy(190.0, COUNTER)
+
+
+def test_counter_that_is_refreshed_rarely_is_filled_in_by_the_draw() -> None:
+    """Each second gets its own draw, and the jump only what is left."""
+    found = metered((100.0, 0.0), (400.0, 0.0), (100.0, 640.0))
+    assert found == [Energy(100.0, POWER), Energy(400.0, POWER), Energy(140.0, COUNTER)]
+
+
+def test_jump_is_held_against_all_the_time_it_stood() -> None:
+    """Thirty seconds at once are no jump."""
+    readings = [*[(None, 0.0)] * 29, (None, 20_000.0)]
+    assert metered(*readings) == [Energy(20_000.0, COUNTER)]
+
+
+def test_what_was_booked_too_much_is_paid_back() -> None:
+    """A draw that reads high must not make the sum pass the counter for good."""
+    found = metered((500.0, 0.0), (500.0, 800.0), (300.0, 800.0), (300.0, 1400.0))
+    assert [each.joules for each in found] == [500.0, 300.0, 300.0, 300.0]
+    found = metered((500.0, 0.0), (500.0, 400.0), (300.0, 400.0), (300.0, 1000.0))
+    assert [each.joules for each in found] == [500.0, 0.0, 200.0, 300.0]
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.0, 700.0), st.floats(0.0, 700.0), st.integers(1, 40)),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_sum_stays_with_the_counter(seconds: list[tuple[float, float, int]]) -> None:
+    """However wrong the draw reads, and however rarely the counter moves.
+
+    Each item is a second's reported draw, its true energy, and in how many of them the counter
+    is refreshed.
+    """
+    meter = EnergyMeter()
+    meter.restart(0.0)
+    true = [0.0, *accumulate(drawn for _, drawn, _ in seconds)]
+    shown = booked = told = most_told = 0.0
+    for number, (watts, _, every) in enumerate(seconds, start=1):
+        if number % every == 0:
+            shown = true[number]
+        found = meter.measure(SECOND, watts, shown, LIMIT)
+        assert found is not None
+        assert found.joules >= 0.0
+        booked += found.joules
+        told = 0.0 if found.source is COUNTER else told + watts
+        most_told = max(most_told, told)
+        assert shown - 1e-6 <= booked <= shown + most_told + 1e-6
+
+
+@given(st.lists(st.floats(0.5, 600.0), min_size=1, max_size=50), st.floats(0.0, 1e9))
+def test_counter_that_moves_is_booked_whole(steps: list[float], start: float) -> None:
+    """No joule is lost or counted twice."""
+    counters = list(accumulate(steps, initial=start))[1:]
+    found = metered(*((123.0, counter) for counter in counters), start=start)
+    assert sum(each.joules for each in found) == pytest.approx(counters[-1] - start)

@@ -1,0 +1,59 @@
+"""The PCIe generation that a GPU reaches under load."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from readings import SECOND
+from rightsizer.accounting.link import LinkSettings, LinkWatch
+
+Look = tuple[float, bool]
+"""A generation, and whether the GPU was at work."""
+
+
+def reached(looks: Sequence[Look], every_seconds: int = 1) -> float | None:
+    """The highest generation after looks at equal intervals."""
+    watch, found = LinkWatch(), None
+    for number, (generation, is_loaded) in enumerate(looks, start=1):
+        found = watch.see(
+            number * every_seconds * SECOND, every_seconds * SECOND, generation, is_loaded=is_loaded
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("looks", "expected"),
+    [
+        ([], None),
+        # At rest it is never judged.
+        ([(1, False)] * 600, None),
+        # Nor before there was load for five seconds, in one go or in bursts.
+        ([(1, True)] * 4, None),
+        ([(1, True)] * 5, 1),
+        ([(1, True), (1, False)] * 5, 1),
+        # The link trains up with the load: the highest counts.
+        ([(1, True)] * 3 + [(5, True)] * 2, 5),
+        ([(1, True)] * 30 + [(5, True)], 5),
+        # What it was a minute ago no longer excuses it.
+        ([(5, True)] * 60 + [(3, True)] * 30, 5),
+        ([(5, True)] * 60 + [(3, True)] * 75, 3),
+        # Long rest takes the evidence with it.
+        ([(3, True)] * 60 + [(1, False)] * 75, None),
+    ],
+)
+def test_highest_generation_under_load_of_late(looks: Sequence[Look], expected: int | None) -> None:
+    """Over the last minute, once there was load enough in it."""
+    assert reached(looks) == expected
+
+
+@pytest.mark.parametrize("every_seconds", [10, 57, 100])
+def test_rare_readings_are_judged_too(every_seconds: int) -> None:
+    """A reading stands for the time since the last one."""
+    assert reached([(3, True)] * 5, every_seconds) == 3
+
+
+def test_generation_that_nobody_says_is_not_judged() -> None:
+    """Missing is missing."""
+    watch = LinkWatch(LinkSettings(loaded_seconds=0))
+    assert watch.see(SECOND, SECOND, None, is_loaded=True) is None
+    assert watch.see(2 * SECOND, SECOND, 4, is_loaded=True) == 4

@@ -1,0 +1,61 @@
+"""Whether processes and their memory are far from the GPU that they feed."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.accounting.placement import PlacementSettings, is_misplaced
+from rightsizer.domain.signal import Signal
+
+MEMORY = Signal.HOST_MEMORY_LOCAL
+CPUS = Signal.CPU_AFFINITY_LOCAL
+RECEIVE = Signal.PCIE_RECEIVE
+TRANSMIT = Signal.PCIE_TRANSMIT
+
+
+def below(value: float) -> float:
+    """The nearest number under a threshold."""
+    return math.nextafter(value, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("signals", "expected"),
+    [
+        # Most of the memory is elsewhere.
+        ({RECEIVE: 0.3, MEMORY: below(0.5)}, True),
+        ({RECEIVE: 0.3, MEMORY: 0.5}, False),
+        ({TRANSMIT: 0.3, MEMORY: 0.1}, True),
+        # Kept on CPUs elsewhere; an eighth of them is what anywhere means on eight nodes.
+        ({RECEIVE: 0.3, CPUS: 0.0}, True),
+        ({RECEIVE: 0.3, CPUS: 0.125}, False),
+        ({RECEIVE: 0.3, CPUS: 0.5}, False),
+        ({RECEIVE: 0.3, CPUS: 0.0, MEMORY: 0.9}, True),
+        ({RECEIVE: 0.3, CPUS: 1.0, MEMORY: 0.9}, False),
+        # Where nothing moves, it does not matter.
+        ({RECEIVE: 0.02, CPUS: 0.0}, True),
+        ({RECEIVE: below(0.02), CPUS: 0.0, MEMORY: 0.0}, False),
+        # Without a measurement of either there is nothing to say.
+        ({CPUS: 0.0, MEMORY: 0.0}, False),
+        ({RECEIVE: 0.3}, False),
+        ({}, False),
+    ],
+)
+def test_far_processes_are_misplaced_once_data_moves(
+    signals: dict[Signal, float],
+    expected: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """By memory or by CPUs, with host traffic beside it."""
+    assert is_misplaced(signals, PlacementSettings()) == expected
+
+
+@given(
+    st.dictionaries(st.sampled_from([MEMORY, CPUS, RECEIVE, TRANSMIT]), st.floats(0.0, 1.0)),
+    st.sampled_from([MEMORY, CPUS, RECEIVE, TRANSMIT]),
+)
+def test_less_knowledge_never_accuses(signals: dict[Signal, float], dropped: Signal) -> None:
+    """Without one of its signals a misplacement may be missed, never invented."""
+    less = {signal: value for signal, value in signals.items() if signal is not dropped}
+    settings = PlacementSettings()
+    assert is_misplaced(signals, settings) or not is_misplaced(less, settings)

@@ -1,0 +1,116 @@
+"""Quantiles from buckets against exact ones of the raw readings: never off by more than a bin."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readings import GIBIBYTE, SECOND, gpu, snapshot
+from rightsizer.accounting.accounts import DAY, WEEK, Accounts
+from rightsizer.accounting.provisioning import ProvisioningSettings, provision
+from rightsizer.accounting.window_form import decode, encode
+from rightsizer.domain.histogram import Histogram
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import Resource
+from rightsizer.domain.workload import Allocator
+
+GPU: Final = gpu()
+BIN: Final = 0.01
+ROUNDING: Final = 1e-8
+"""Of values that lie on an edge but for the last digits of a division."""
+SHARES: Final = (0.0, 0.01, 0.05, 0.5, 0.9, 0.95, 0.97, 0.99, 1.0)
+
+Raw = Sequence[tuple[float, int]]
+"""Values, each with the seconds that it held."""
+
+READINGS: Final = st.lists(
+    st.tuples(
+        st.one_of(st.floats(0.011, 1.0), st.integers(2, 100).map(lambda percent: percent / 100)),
+        st.integers(1, 15),
+    ),
+    min_size=1,
+    max_size=80,
+)
+"""Active seconds only: below 1 % a device is idle."""
+
+
+def exact(raw: Raw, share: float) -> float:
+    """The smallest value that a share of the time does not exceed."""
+    target, reached = share * sum(held for _, held in raw) * (1 - 1e-12), 0
+    for value, held in sorted(raw):
+        reached += held
+        if reached >= target:
+            return value
+    return max(value for value, _ in raw)
+
+
+def posted(raw: Raw) -> Accounts:
+    """A GPU that was read as told, memory and traffic in step with its load."""
+    accounts, at = Accounts(), 0
+    for value, held in [(raw[0][0], 1), *raw]:
+        at += held
+        signals = {
+            Signal.GPU_BUSY: value,
+            Signal.SM_ACTIVE: value,
+            Signal.DRAM_ACTIVE: value,
+            Signal.MEMORY_USED_BYTES: value * 80 * GIBIBYTE,
+            Signal.PROCESS_COUNT: 1.0,
+        }
+        accounts.post(snapshot(at, [GPU], {GPU: signals}, interval_seconds=15.0))
+    return accounts
+
+
+def assert_close(found: float | None, true: float) -> None:
+    """Never below what is true, never more than a bin above."""
+    assert found is not None
+    assert -ROUNDING <= found - true <= BIN + ROUNDING
+
+
+def assert_within_a_bin(found: Histogram, raw: Raw) -> None:
+    """All quantiles are close."""
+    for share in SHARES:
+        assert_close(found.quantile(share), exact(raw, share))
+
+
+@given(READINGS)
+def test_distributions_of_signals(raw: Raw) -> None:
+    """Those that counters are made of."""
+    found = posted(raw).totals(GPU.uuid).distributions
+    for signal in (Signal.GPU_BUSY, Signal.SM_WORK, Signal.DRAM_ACTIVE, Signal.MEMORY_USED):
+        assert found[signal].total == sum(held for _, held in raw) * SECOND
+        assert_within_a_bin(found[signal], raw)
+
+
+@given(READINGS)
+def test_demands_of_windows(raw: Raw) -> None:
+    """Through five-minute windows, hours, and the bytes that they are kept as."""
+    accounts = posted(raw)
+    whole = accounts.whole(GPU.uuid)
+    kept = decode(GPU.uuid, encode(whole))
+    for resource in (Resource.COMPUTE, Resource.MEMORY, Resource.MEMORY_BANDWIDTH):
+        assert_within_a_bin(kept.demands[resource], raw)
+
+
+@given(READINGS)
+def test_demands_of_gauges(raw: Raw) -> None:
+    """The P99 and the maximum that a day's and a week's needs rest on."""
+    lasting = [*raw] * (1 + 600 // sum(held for _, held in raw))
+    accounts = posted(lasting)
+    for window in (DAY, WEEK):
+        fits = accounts.provisioning(GPU.uuid)[window].resources
+        for resource in (Resource.COMPUTE, Resource.MEMORY_BANDWIDTH):
+            assert_close(fits[resource].demand, exact(lasting, 0.99))
+    growing = provision(accounts.whole(GPU.uuid), Allocator.GROWING, ProvisioningSettings())
+    assert_close(growing.resources[Resource.MEMORY].demand, max(value for value, _ in lasting))
+
+
+@given(READINGS, READINGS)
+def test_merged_and_parted_distributions(mine: Raw, others: Raw) -> None:
+    """Two devices together, and one of them taken away again."""
+    merged = posted(mine).totals(GPU.uuid).distributions[Signal.GPU_BUSY]
+    other = posted(others).totals(GPU.uuid).distributions[Signal.GPU_BUSY]
+    merged.merge(other)
+    assert_within_a_bin(merged, [*mine, *others])
+    merged.subtract(other)
+    assert_within_a_bin(merged, mine)

@@ -1,0 +1,133 @@
+"""What must hold of a device's counters, whatever happens to it, its clock and its agent."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node_lives import GPU, Moment, accounted, lives, snapshots_of
+from readings import HELD, MINUTE, SECOND, TRAINING, Signals, snapshot
+from rightsizer.accounting.accounts import WEEK, Accounts
+from rightsizer.accounting.window_form import decode, encode
+from rightsizer.domain.report import Totals
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import State
+from rightsizer.domain.units import Nanoseconds
+
+Life = tuple[Nanoseconds, list[Moment]]
+SHORT: Final = lives((1.0, 10.0), longest_gap_seconds=600.0)
+
+
+def posted(snapshots: Sequence[Snapshot], accounts: Accounts | None = None) -> Accounts:
+    """The accounts after some snapshots."""
+    found = accounts or Accounts()
+    for each in snapshots:
+        found.post(each)
+    return found
+
+
+def known_seconds(totals: Totals) -> float:
+    """All seconds whose state is known."""
+    return sum(time for state, time in totals.state_seconds.items() if state is not State.UNKNOWN)
+
+
+def figures(totals: Totals) -> dict[object, float]:
+    """Every number that must only grow."""
+    return {
+        **totals.state_seconds,
+        **totals.condition_seconds,
+        **{("seconds", cause): value for cause, value in totals.waste_seconds.items()},
+        **{("joules", cause): value for cause, value in totals.waste_joules.items()},
+        **{signal: found.total for signal, found in totals.distributions.items()},
+        "used_seconds": totals.used_seconds,
+        "used_joules": totals.used_joules,
+    }
+
+
+@given(lives())
+def test_states_sum_to_wall_time_and_only_gaps_are_unknown(life: Life) -> None:
+    """At 10 Hz and at one sample in 100 s, through suspension and a clock that is set."""
+    snapshots = snapshots_of(*life)
+    expected = accounted(snapshots)
+    accounts = posted(snapshots)
+    whole, totals = accounts.whole(GPU.uuid), accounts.totals(GPU.uuid)
+    assert (whole.known, whole.accounted) == (expected.known, expected.known + expected.unknown)
+    assert known_seconds(totals) == pytest.approx(expected.known / SECOND)
+    assert totals.state_seconds.get(State.UNKNOWN, 0.0) == pytest.approx(expected.unknown / SECOND)
+
+
+@given(lives())
+def test_used_and_wasted_time_is_all_that_is_known(life: Life) -> None:
+    """In seconds and in joules."""
+    totals = posted(snapshots_of(*life)).totals(GPU.uuid)
+    wasted, joules = sum(totals.waste_seconds.values()), sum(totals.waste_joules.values())
+    assert totals.used_seconds + wasted == pytest.approx(known_seconds(totals))
+    assert totals.used_joules + joules == pytest.approx(sum(totals.energy_joules.values()))
+
+
+@given(lives())
+def test_distribution_of_what_is_always_read_has_all_known_time(life: Life) -> None:
+    """Each second once, whatever the interval; its mean is the exact one within a bin."""
+    totals = posted(snapshots_of(*life)).totals(GPU.uuid)
+    known = known_seconds(totals)
+    busy = totals.distributions.get(Signal.GPU_BUSY)
+    assert (0.0 if busy is None else busy.total / SECOND) == pytest.approx(known)
+    if busy is not None:
+        above = (busy.mean() or 0.0) - totals.signal_seconds[Signal.GPU_BUSY] / known
+        assert -1e-9 <= above <= 0.01 + 1e-9
+
+
+@given(lives())
+def test_counters_only_grow(life: Life) -> None:
+    """Prometheus takes any fall for a restart."""
+    accounts = Accounts()
+    seen = [figures(posted([each], accounts).totals(GPU.uuid)) for each in snapshots_of(*life)]
+    for before, after in pairwise(seen):
+        assert all(after[key] >= value for key, value in before.items())
+
+
+@given(lives())
+def test_setting_the_wall_clock_changes_no_counter(life: Life) -> None:
+    """Time is counted on the clock that never steps."""
+    interval, moments = life
+    unset = [Moment(each.after, 0, each.signals, each.is_down) for each in moments]
+    stepping, steady = (posted(snapshots_of(interval, each)) for each in (moments, unset))
+    assert stepping.totals(GPU.uuid) == steady.totals(GPU.uuid)
+
+
+@given(SHORT, st.integers(0, 40))
+def test_restart_begins_counters_at_nothing_and_keeps_windows(life: Life, cut: int) -> None:
+    """What an agent knew goes on in the windows; its counters are the new process's own."""
+    interval, moments = life
+    steady = [Moment(each.after, 0, each.signals, each.is_down) for each in moments]
+    snapshots = snapshots_of(interval, steady)
+    first, second = snapshots[:cut], snapshots[cut:]
+    before, after = posted(first), Accounts()
+    for window in (*before.take_closed(), *before.open_windows()):
+        after.restore(decode(window.uuid, encode(window)))
+    assert figures(after.totals(GPU.uuid)) == {"used_seconds": 0.0, "used_joules": 0.0}
+    posted(second, after)
+    assert after.totals(GPU.uuid) == posted(second).totals(GPU.uuid)
+    known = accounted(first).known + accounted(second).known
+    assert after.provisioning(GPU.uuid)[WEEK].known_seconds == pytest.approx(known / SECOND)
+
+
+@pytest.mark.parametrize("interval_seconds", [0.1, 1.0, 4.0, 20.0, 100.0])
+def test_interval_of_sampling_changes_no_share(interval_seconds: float) -> None:
+    """Twenty minutes held and forty at work are a third and two thirds, however often one looks."""
+    accounts, at = Accounts(), 0.0
+    for number in range(1 + round(3600 / interval_seconds)):
+        at = number * interval_seconds
+        signals: Signals = HELD if at <= 1200 else TRAINING
+        accounts.post(snapshot(at, [GPU], {GPU: signals}, interval_seconds=interval_seconds))
+    totals = accounts.totals(GPU.uuid)
+    assert totals.state_seconds == pytest.approx(
+        {State.IDLE_HELD: 1200.0, State.COMPUTE_BOUND: 2400.0}
+    )
+    busy = totals.distributions[Signal.GPU_BUSY]
+    assert (busy.at_most(0.0), busy.total) == (20 * MINUTE, 60 * MINUTE)
+    assert totals.used_seconds + sum(totals.waste_seconds.values()) == pytest.approx(3600.0)

@@ -1,0 +1,161 @@
+"""Where every second and every joule went: used and waste are the whole, day after day."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from node_lives import GPU, Moment, lives, snapshots_of
+from readings import DAY, HOUR, MINUTE, SECOND, TRAINING, gpu, snapshot
+from rightsizer.accounting.accounts import Accounts
+from rightsizer.accounting.books import Books
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.energy_source import EnergySource
+from rightsizer.domain.report import Totals
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import Cause, State
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+
+COUNTER, POWER = EnergySource.COUNTER, EnergySource.POWER
+CATALOGUE: Final = built_in()
+
+
+def simulated(
+    name: str, seed: int, *, interval: Nanoseconds, duration: Nanoseconds
+) -> list[Snapshot]:
+    """A span of a scenario whose chance is another one's; it begins at some hour of some day."""
+    scenario = replace(load_scenario(name, CATALOGUE), seed=seed)
+    start = DEFAULT_START + seed * 7 * HOUR
+    source = SimulatedSource(scenario, CATALOGUE, start=start, interval=interval, duration=duration)
+    return list(iter(source.read, None))
+
+
+def posted(snapshots: Sequence[Snapshot]) -> Accounts:
+    """The accounts after some snapshots."""
+    accounts = Accounts()
+    for each in snapshots:
+        accounts.post(each)
+    return accounts
+
+
+def assert_whole(totals: Totals) -> None:
+    """Used and waste are all of the known time, and all of its energy."""
+    known = sum(time for state, time in totals.state_seconds.items() if state is not State.UNKNOWN)
+    assert totals.used_seconds + sum(totals.waste_seconds.values()) == pytest.approx(known)
+    joules = totals.used_joules + sum(totals.waste_joules.values())
+    assert joules == pytest.approx(sum(totals.energy_joules.values()))
+
+
+@given(lives())
+def test_every_stretch_is_whole(life: tuple[Nanoseconds, list[Moment]]) -> None:
+    """Whatever was read: what is known has a use, what is unknown has neither use nor waste."""
+    books = Books()
+    for each in snapshots_of(*life):
+        for entry in books.post(each):
+            parts = sum(entry.waste.values())
+            if entry.state is State.UNKNOWN:
+                assert (entry.used_ratio, parts, entry.pressed) == (None, 0, frozenset())
+            else:
+                assert entry.used_ratio is not None
+                assert 0.0 <= entry.used_ratio <= 1.0
+                assert entry.used_ratio + parts == pytest.approx(1.0)
+            assert (entry.energy_joules is None) == (entry.energy_source is None)
+
+
+@pytest.mark.parametrize("name", ["single-h100", "t4-pair"])
+@given(seed=st.integers(0, 999))
+@settings(max_examples=4)
+def test_random_days_are_whole(name: str, seed: int) -> None:
+    """On the profiling tier and on the power tier; the energy is the counter's to the joule."""
+    snapshots = simulated(name, seed, interval=120 * SECOND, duration=DAY)
+    accounts = posted(snapshots)
+    for device in accounts.devices:
+        totals = accounts.totals(device.uuid)
+        assert_whole(totals)
+        counters = [
+            each.readings[device.uuid].values[Signal.ENERGY_JOULES]
+            for each in (snapshots[0], snapshots[-1])
+        ]
+        assert totals.energy_joules == pytest.approx({COUNTER: counters[1] - counters[0]})
+        assert accounts.whole(device.uuid).energy_joules == pytest.approx(counters[1] - counters[0])
+
+
+def test_time_with_every_fault_is_whole() -> None:
+    """Hangs, losses and unloaded drivers; what the counter lost over them the draw tells."""
+    snapshots = simulated("faulty-node", 1, interval=5 * SECOND, duration=11 * MINUTE)
+    accounts = posted(snapshots)
+    for device in accounts.devices:
+        totals = accounts.totals(device.uuid)
+        assert_whole(totals)
+        assert totals.energy_joules[COUNTER] > 9 * totals.energy_joules[POWER] > 0
+
+
+def test_instance_of_a_gpu_has_waste_in_seconds_alone() -> None:
+    """The board's draw is of the whole board; nobody knows an instance's."""
+    accounts = posted(simulated("h100-mig", 3, interval=60 * SECOND, duration=2 * HOUR))
+    instances = [device for device in accounts.devices if device.mig is not None]
+    assert instances
+    for device in instances:
+        totals = accounts.totals(device.uuid)
+        assert_whole(totals)
+        assert totals.waste_seconds
+        assert totals.energy_joules == {}
+
+
+def test_energy_of_a_second_follows_its_use() -> None:
+    """A third used is a third of the joules, of the counter's and not of the draw's."""
+    accounts = Accounts()
+    for at, joules in enumerate((1000.0, 1600.0, 2200.0)):
+        signals = {**TRAINING, Signal.TENSOR_ACTIVE: 0.24, Signal.ENERGY_JOULES: joules}
+        signals[Signal.DRAM_ACTIVE] = 0.1
+        accounts.post(snapshot(at, [GPU], {GPU: signals}))
+    totals = accounts.totals(GPU.uuid)
+    assert totals.energy_joules == {COUNTER: 1200.0}
+    assert totals.used_joules == pytest.approx(0.3 * 1200.0)
+    assert totals.waste_joules == {Cause.HEADROOM: pytest.approx(0.7 * 1200.0)}
+
+
+def test_energy_of_a_gap_is_nobodys() -> None:
+    """The counter went on; the seconds after the gap are told by the draw."""
+    accounts, steps = Accounts(), [(0, 0.0), (1, 590.0), (1000, 600_000.0), (1001, 600_580.0)]
+    for at, joules in steps:
+        signals = {**TRAINING, Signal.ENERGY_JOULES: joules}
+        accounts.post(snapshot(at, [GPU], {GPU: signals}))
+    totals = accounts.totals(GPU.uuid)
+    assert totals.state_seconds[State.UNKNOWN] == 994.0
+    assert totals.energy_joules == {COUNTER: 590.0 + 580.0, POWER: 600.0 * 5}
+    assert_whole(totals)
+
+
+def test_device_that_was_down_begins_its_counter_anew() -> None:
+    """Even where the driver came back within the usual gap of what was accounted for."""
+    books, joules = Books(), []
+    for at in range(20):
+        is_down = 3 <= at < 12
+        signals = {**TRAINING, Signal.ENERGY_JOULES: 500.0 * at}
+        taken = snapshot(
+            at, [GPU], {} if is_down else {GPU: signals}, down=[GPU] if is_down else ()
+        )
+        joules += [(entry.energy_source, entry.energy_joules) for entry in books.post(taken)]
+    known = [each for each in joules if each[0] is not None]
+    assert known == [(COUNTER, 500.0)] * 2 + [(POWER, 600.0 * 5)] + [(COUNTER, 500.0)] * 7
+
+
+def test_devices_have_counters_of_their_own() -> None:
+    """Two GPUs at one tick do not take each other's steps."""
+    one, other = gpu(0), gpu(1)
+    accounts = Accounts()
+    for at in range(3):
+        readings = {
+            one: {**TRAINING, Signal.ENERGY_JOULES: 100.0 * at},
+            other: {**TRAINING, Signal.ENERGY_JOULES: 7000.0 + 200.0 * at},
+        }
+        accounts.post(snapshot(at, [one, other], readings))
+    assert accounts.totals(one.uuid).energy_joules == {COUNTER: 200.0}
+    assert accounts.totals(other.uuid).energy_joules == {COUNTER: 400.0}

@@ -1,0 +1,48 @@
+"""Starts agents by the dozen: forked from one process that has read all their modules already.
+
+A program: its arguments are folders, each with a configuration file; it prints the agents' process
+numbers and lives until its standard input ends.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from rightsizer.cli.main import main as rightsizer
+
+_DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
+
+
+def main(folders: list[str]) -> None:
+    """Fork, tell, and wait."""
+    pids = [_fork(Path(folder)) for folder in folders]
+    print(json.dumps(pids), flush=True)
+    sys.stdin.read()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _fork(folder: Path) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    os.chdir(folder)
+    log = os.open("log", os.O_WRONLY | os.O_CREAT)
+    os.dup2(log, sys.stdout.fileno())
+    os.dup2(log, sys.stderr.fileno())
+    status = 1
+    try:
+        status = rightsizer(["agent", "--config.file", "rightsizer.yaml"])
+    finally:
+        # Not the parent's way out, which is for the parent alone.
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

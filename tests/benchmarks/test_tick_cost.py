@@ -1,0 +1,107 @@
+"""What a tick asks of the driver, and that a scrape asks nothing."""
+
+import http.client
+from collections import Counter
+from pathlib import Path
+
+from benchmarks.bare_bindings import BareBindings
+from benchmarks.tick_cost import LISTENING, fast_calls
+from canned_driver import CannedLibrary
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web.server import WebServer
+from whole_node import WholeNode, whole_node
+
+CONSTANT = {
+    *("nvmlInitWithFlags", "nvmlDeviceGetName", "nvmlDeviceGetPciInfo_v3"),
+    *("nvmlDeviceGetSerial", "nvmlDeviceGetVbiosVersion", "nvmlDeviceGetArchitecture"),
+    *("nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetPowerManagementDefaultLimit"),
+    *("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth"),
+    *("nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetNvLinkVersion"),
+    *("nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemoteDeviceType"),
+    *("nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetP2PStatus"),
+    *("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlSystemGetDriverVersion"),
+}
+"""What cannot change while NVML is open."""
+
+
+def asked(node: WholeNode) -> Counter[str]:
+    """The calls until now, but for those of the thread that waits for errors."""
+    calls = node.calls
+    del calls[LISTENING]
+    return calls
+
+
+def test_no_driver_call_is_on_the_path_of_a_scrape(tmp_path: Path) -> None:
+    """Fifty scrapes and as many looks at the page between two ticks leave the driver alone."""
+    with whole_node(tmp_path, counts_calls=True) as node:
+        node.tick()
+        node.tick()
+        latest, now = node.accountant.latest, node.clock.wall_time
+        server = WebServer(
+            ["127.0.0.1:0"],
+            latest=latest,
+            exposition=Exposition(latest, wall_time=now),
+            wall_time=now,
+        )
+        server.start()
+        connection = http.client.HTTPConnection(server.addresses[0])
+        before = asked(node)
+        try:
+            for _ in range(50):
+                for path in ("/metrics", "/-/healthy", "/", "/api/v1/report"):
+                    connection.request("GET", path)
+                    assert connection.getresponse().read()
+        finally:
+            connection.close()
+            server.stop()
+        assert asked(node) == before
+        node.tick()
+        assert asked(node) != before
+
+
+def test_what_cannot_change_is_asked_once(tmp_path: Path) -> None:
+    """Not in the ticks, nor with the slow readings, nor at the next looks for devices."""
+    with whole_node(tmp_path, counts_calls=True) as node:
+        node.tick()
+        node.tick()
+        before = asked(node)
+        assert before.keys() >= CONSTANT
+        for _ in range(150):
+            node.tick()
+        assert not CONSTANT & (asked(node) - before).keys()
+
+
+def test_a_tick_asks_each_gpu_alike(tmp_path: Path) -> None:
+    """Eight GPUs, eight calls; two where the bindings ask for a list's length first."""
+    with whole_node(tmp_path, counts_calls=True) as node:
+        calls = fast_calls(node)
+    twice = {"nvmlDeviceGetClockInfo", "nvmlDeviceGetComputeRunningProcesses_v3"}
+    assert {name: count for name, count in calls.items() if count != 8}.keys() <= twice
+    assert calls.total() < 150
+
+
+def test_the_bindings_alone_make_the_calls_of_a_tick(tmp_path: Path) -> None:
+    """So that the two figures are of the same work."""
+    with whole_node(tmp_path, counts_calls=True) as node:
+        calls = fast_calls(node)
+    with whole_node(tmp_path / "bare", counts_calls=True) as node, BareBindings() as bare:
+        node.pass_second()
+        before = node.calls
+        bare.round()
+        assert node.calls - before == calls
+
+
+def test_a_canned_answer_is_the_first_one(tmp_path: Path) -> None:
+    """The agent reads the same from a driver that answers at once, as if time stood still."""
+    with whole_node(tmp_path / "real") as node:
+        real = node.tick()
+    with whole_node(tmp_path / "canned", around=CannedLibrary) as node:
+        canned = [node.tick() for _ in range(4)]
+    values = [
+        [dict(device.reading.values) for device in report.devices if device.reading is not None]
+        for report in (real, *canned)
+    ]
+    assert len(values[0]) == 8
+    assert values[0] == values[1] != values[2]
+    # Of the two profiling samples each comes first in every other tick.
+    assert values[2] == values[4]

@@ -1,0 +1,158 @@
+"""A real Prometheus over a simulated node: its shares of time are the agent's own.
+
+The node lives for more than an hour and is scraped every 15 s of it. Prometheus finds the scrapes
+as its past, dated so that they end now, and evaluates the recording rules at the present.
+"""
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from prometheus_server import Prometheus, prometheus_server, scrape_config
+from readings import EPOCH, SECOND
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.report import AgentReport, Report, Totals
+from rightsizer.domain.state import Condition, State
+from rightsizer.publish.metrics import Exposition
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+
+pytestmark = pytest.mark.prometheus
+
+RULES: Final = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
+AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
+SPAN: Final = 4200
+SAMPLING: Final = 5
+SCRAPE: Final = 15
+HOUR: Final = 3600
+NAMES: Final = (
+    *("rightsizer_state_seconds_total", "rightsizer_condition_seconds_total"),
+    *("rightsizer_used_seconds_total", "rightsizer_waste_seconds_total"),
+    *("rightsizer_device_capacity_ratio", "rightsizer_device_up"),
+)
+SHARE_OF_A_SCRAPE: Final = 2 * SCRAPE / HOUR
+"""Prometheus extends what it saw to the ends of the hour, a counter that begins at 0 by less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """A node's last hour as it was scraped, and as the agent itself knows it."""
+
+    uuids: tuple[str, ...]
+    times: list[float]
+    totals: list[dict[str, Totals]]
+    text: str
+
+    def grown(self, uuid: str, until: float) -> tuple[Totals, Totals]:
+        """The agent's totals at the first and the last scrape of the hour before a time."""
+        first, last = bisect_right(self.times, until - HOUR), bisect_right(self.times, until) - 1
+        return self.totals[first][uuid], self.totals[last][uuid]
+
+
+def scrapes() -> Iterator[Report]:
+    """The reports of a node of eight GPUs at every scrape of more than an hour."""
+    catalogue = built_in()
+    source = SimulatedSource(
+        load_scenario("eight-gpu-node", catalogue),
+        catalogue,
+        start=DEFAULT_START + 10 * HOUR * SECOND,
+        interval=SAMPLING * SECOND,
+        duration=SPAN * SECOND,
+    )
+    accountant = Accountant(AccountingSettings(), ())
+    for number, snapshot in enumerate(iter(source.read, None)):
+        report = accountant.post(snapshot, (), lambda: AGENT)
+        if number * SAMPLING % SCRAPE == 0:
+            yield report
+
+
+@pytest.fixture(scope="module")
+def scraped() -> Scraped:
+    """A node's last hour."""
+    lines, times, totals = [], [], []
+    reports = list(scrapes())
+    moved = int(time.time()) - reports[-1].wall_time / SECOND
+    for report in reports:
+        taken = Exposition(lambda: report, wall_time=lambda: report.wall_time).render(names=NAMES)  # noqa: B023
+        times.append(report.wall_time / SECOND + moved)
+        totals.append({each.device.uuid: each.totals for each in report.devices})
+        for line in taken.body.decode().splitlines():
+            if not line.startswith("#"):
+                named = line.replace("{", '{job="rightsizer",instance="n1:19400",', 1)
+                lines.append(f"{named} {times[-1]:.3f}\n")
+    return Scraped(tuple(totals[0]), times, totals, "".join([*lines, "# EOF\n"]))
+
+
+@pytest.fixture(scope="module")
+def prometheus(scraped: Scraped) -> Iterator[Prometheus]:
+    """A Prometheus that has scraped it, and evaluates our rules every second."""
+    rules = RULES.read_text("utf-8").replace("interval: 1m", "interval: 1s")
+    config = scrape_config(rule_files=("rules.yaml",))
+    with prometheus_server(config, {"rules.yaml": rules}, past=scraped.text) as server:
+        yield server
+
+
+def recorded(prometheus: Prometheus, rule: str, label: str) -> dict[tuple[str, str], float]:
+    """What a rule has recorded, by device and the value of a label."""
+    found = prometheus.wait_for(rule)
+    return {(labels.get("uuid", ""), labels.get(label, "")): value for labels, value in found}
+
+
+def recorded_at(prometheus: Prometheus, rule: str) -> float:
+    """When it was recorded."""
+    prometheus.wait_for(rule)
+    return max(value for _, value in prometheus.query(f"timestamp({rule})"))
+
+
+def test_shares_of_states_are_the_agents_own(scraped: Scraped, prometheus: Prometheus) -> None:
+    """The part of the hour that each device spent in each state."""
+    rule = "uuid_state:rightsizer_state_seconds:share1h"
+    found, until = recorded(prometheus, rule, "state"), recorded_at(prometheus, rule)
+    seen: set[State] = set()
+    for uuid in scraped.uuids:
+        before, after = scraped.grown(uuid, until)
+        spent = {
+            state: after.state_seconds.get(state, 0.0) - before.state_seconds.get(state, 0.0)
+            for state in State
+        }
+        shares = {state: part / sum(spent.values()) for state, part in spent.items()}
+        seen |= {state for state, share in shares.items() if share > 0.1}
+        for state, share in shares.items():
+            assert found[uuid, state] == pytest.approx(share, abs=SHARE_OF_A_SCRAPE)
+        assert sum(found[uuid, state] for state in State) == pytest.approx(1.0)
+    assert len(seen) > 3
+
+
+def test_shares_of_conditions_are_the_agents_own(scraped: Scraped, prometheus: Prometheus) -> None:
+    """Of all the time, for they overlap."""
+    rule = "uuid_condition:rightsizer_condition_seconds:share1h"
+    found, until = recorded(prometheus, rule, "condition"), recorded_at(prometheus, rule)
+    for uuid in scraped.uuids:
+        before, after = scraped.grown(uuid, until)
+        whole = sum(after.state_seconds.values()) - sum(before.state_seconds.values())
+        for condition in Condition:
+            grown = after.condition_seconds.get(condition, 0.0) - before.condition_seconds.get(
+                condition, 0.0
+            )
+            share = found.get((uuid, condition), 0.0)
+            assert share == pytest.approx(grown / whole, abs=SHARE_OF_A_SCRAPE)
+
+
+def test_used_part_of_the_node_is_the_agents_own(scraped: Scraped, prometheus: Prometheus) -> None:
+    """Of the known hours of both devices together."""
+    rule = "instance:rightsizer_used_seconds_per_known_seconds:ratio1h"
+    found, until = recorded(prometheus, rule, "instance"), recorded_at(prometheus, rule)
+    used = known = 0.0
+    for uuid in scraped.uuids:
+        before, after = scraped.grown(uuid, until)
+        used += after.used_seconds - before.used_seconds
+        known += sum(after.state_seconds.values()) - sum(before.state_seconds.values())
+    assert 0.0 < used < known
+    assert list(found.values()) == [pytest.approx(used / known, abs=SHARE_OF_A_SCRAPE)]

@@ -1,0 +1,252 @@
+"""What a database makes of files that break while they are open, and of disks that lose power."""
+
+import os
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rightsizer.domain.errors import HistoryError
+from rightsizer.edge.database import Database
+
+MIGRATIONS: Final = ("CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT NOT NULL)",)
+FULL: Final = 2
+"""What SQLite calls a commit that waits for the disk."""
+
+
+def write(database: Database, text: str) -> None:
+    """Add a note."""
+    with database.transaction() as connection:
+        connection.execute("INSERT INTO note (text) VALUES (?)", (text,))
+
+
+def write_many(database: Database, count: int) -> None:
+    """Add notes in one change."""
+    with database.transaction() as connection:
+        rows = [(f"note {number}" * 5,) for number in range(count)]
+        connection.executemany("INSERT INTO note (text) VALUES (?)", rows)
+
+
+def notes(database: Database) -> list[str]:
+    """The texts of all notes."""
+    with database.transaction() as connection:
+        return [text for (text,) in connection.execute("SELECT text FROM note ORDER BY id")]
+
+
+def damage(path: Path) -> None:
+    """Spoil every page under an open database, as a bad disk would."""
+    other = sqlite3.connect(path)
+    # What somebody else has written is not in anybody's cache.
+    other.execute("INSERT INTO note (text) VALUES ('from elsewhere')")
+    other.commit()
+    other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    other.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(100)  # The header's words stay, or it would be no database at all.
+        file.write(os.urandom(size - 100))
+
+
+def asides(path: Path) -> list[Path]:
+    """The broken files that were kept."""
+    return sorted(
+        file for file in path.parent.glob(f"{path.name}.corrupt-*") if file.suffix != ".lock"
+    )
+
+
+def test_a_file_that_breaks_while_it_is_open_is_set_aside(tmp_path: Path) -> None:
+    """The change that met it fails and says where it went; the next one is made in a new file."""
+    path = tmp_path / "history.db"
+    with Database(path, MIGRATIONS) as database:
+        write_many(database, 500)
+        damage(path)
+        spoiled = path.read_bytes()
+        with pytest.raises(HistoryError, match=r"moved to '.*\.corrupt-\d+' and a new one begun"):
+            write(database, "lost")
+        assert database.breaks == 1
+        assert database.set_aside is not None
+        assert database.set_aside.read_bytes() == spoiled
+        write(database, "goes on")
+        assert notes(database) == ["goes on"]
+    with Database(path, MIGRATIONS) as database:
+        assert (notes(database), database.breaks) == (["goes on"], 0)
+
+
+def test_reading_meets_a_break_too(tmp_path: Path) -> None:
+    """Whoever comes across it first sets the file aside."""
+    path = tmp_path / "history.db"
+    with Database(path, MIGRATIONS) as database:
+        write(database, "first")
+        damage(path)
+        with pytest.raises(HistoryError, match="a new one begun"):
+            notes(database)
+        assert notes(database) == []
+
+
+def test_a_reader_sets_nothing_aside(tmp_path: Path) -> None:
+    """A file is its writer's."""
+    path = tmp_path / "history.db"
+    with Database(path, MIGRATIONS) as database:
+        write(database, "first")
+    with Database(path, MIGRATIONS, read_only=True) as reader:
+        damage(path)
+        with pytest.raises(HistoryError):
+            notes(reader)
+    assert asides(path) == []
+
+
+def test_a_disk_that_breaks_every_file_does_not_fill_up(tmp_path: Path) -> None:
+    """The last three broken files are kept."""
+    path = tmp_path / "history.db"
+    with Database(path, MIGRATIONS) as database:
+        for number in range(5):
+            write(database, f"life {number}")
+            damage(path)
+            with pytest.raises(HistoryError):
+                notes(database)
+        assert (database.breaks, len(asides(path))) == (5, 3)
+        assert database.set_aside in asides(path)
+
+
+def test_where_no_new_file_can_be_begun_it_is_tried_again(tmp_path: Path) -> None:
+    """A place that is taken for a while costs that while and nothing more."""
+    path = tmp_path / "state" / "history.db"
+    with Database(path, MIGRATIONS) as database:
+        write(database, "first")
+        damage(path)
+        away = tmp_path / "away"
+        path.parent.rename(away)
+        with pytest.raises(HistoryError, match="a new one cannot be begun"):
+            write(database, "lost")
+        with pytest.raises(HistoryError, match="unable to open"):
+            write(database, "lost")
+        away.rename(path.parent)
+        path.unlink()
+        write(database, "goes on")
+        assert notes(database) == ["goes on"]
+
+
+@pytest.mark.parametrize("is_read_only", [False, True], ids=["writer", "reader"])
+def test_what_is_closed_stays_closed(tmp_path: Path, is_read_only: bool) -> None:  # noqa: FBT001
+    """Whoever comes too late is told; closing twice does no harm."""
+    path = tmp_path / "history.db"
+    with Database(path, MIGRATIONS) as database:
+        write(database, "kept")
+    late = Database(path, MIGRATIONS, read_only=is_read_only)
+    late.close()
+    late.close()
+    with pytest.raises(HistoryError, match="it is closed"):
+        notes(late)
+
+
+@settings(max_examples=30, deadline=None)
+@given(part=st.floats(0.0, 1.0), garbage=st.binary(max_size=64))
+def test_a_log_that_is_torn_loses_its_tail_only(
+    tmp_path_factory: pytest.TempPathFactory, part: float, garbage: bytes
+) -> None:
+    """After a power loss the file opens with a first part of the changes, each of them whole."""
+    folder = tmp_path_factory.mktemp("torn")
+    path, torn = folder / "history.db", folder / "torn.db"
+    with Database(path, MIGRATIONS, is_durable=False) as database:
+        for number in range(30):
+            with database.transaction() as connection:
+                pair = [(f"{number}",), (f"{number}",)]
+                connection.executemany("INSERT INTO note (text) VALUES (?)", pair)
+        shutil.copy(path, torn)
+        log = Path(f"{path}-wal").read_bytes()
+    Path(f"{torn}-wal").write_bytes(log[: round(part * len(log))] + garbage)
+    with Database(torn, MIGRATIONS, is_durable=False) as database:
+        found = notes(database)
+        write(database, "goes on")
+        assert database.set_aside is None
+    whole = len(found) // 2
+    assert found == [f"{number}" for number in range(whole) for _ in range(2)]
+    assert whole == 30 or part < 1.0
+
+
+def test_a_change_is_on_the_disk_itself_when_it_is_made(tmp_path: Path) -> None:
+    """Unless it need not be: a log that is not waited for is quicker by far."""
+    for is_durable, level in ((True, FULL), (False, FULL - 1)):
+        with (
+            Database(tmp_path / f"{level}.db", MIGRATIONS, is_durable=is_durable) as database,
+            database.transaction() as connection,
+        ):
+            assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
+
+
+def test_a_file_in_which_nothing_was_written_is_taken_away(tmp_path: Path) -> None:
+    """A start that failed leaves nothing; a file that was there before stays."""
+    path = tmp_path / "history.db"
+    Database(path, MIGRATIONS).close()
+    assert list(tmp_path.iterdir()) == []
+    with Database(path, MIGRATIONS) as database:
+        write(database, "kept")
+    Database(path, MIGRATIONS).close()
+    with Database(path, MIGRATIONS) as database:
+        assert notes(database) == ["kept"]
+
+
+def test_two_writers_never_meet_while_files_come_and_go(tmp_path: Path) -> None:
+    """A lock that is taken away is nobody's any more."""
+    path = tmp_path / "history.db"
+    inside, met, opened = 0, 0, 0
+    counting = threading.Lock()
+
+    def open_and_close() -> None:
+        nonlocal inside, met, opened
+        for _ in range(40):
+            try:
+                database = Database(path, MIGRATIONS, is_durable=False)
+            except HistoryError:
+                continue
+            with counting:
+                inside, opened = inside + 1, opened + 1
+                met += inside > 1
+            with counting:
+                inside -= 1
+            database.close()
+
+    threads = [threading.Thread(target=open_and_close) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert opened
+    assert not met
+
+
+def test_the_size_is_told_without_asking_the_disk(tmp_path: Path) -> None:
+    """Sampling tells it every second, and a disk may take its time."""
+    path = tmp_path / "state" / "history.db"
+    with Database(path, MIGRATIONS) as database:
+        before = database.size_bytes
+        write_many(database, 500)
+        size = database.size_bytes
+        files = sum(file.stat().st_size for file in (path, Path(f"{path}-wal")))
+        path.parent.rename(tmp_path / "away")
+        assert before < size == files == database.size_bytes
+        (tmp_path / "away").rename(path.parent)
+
+
+def test_a_reader_of_an_older_schema_sees_it_as_it_is_now(tmp_path: Path) -> None:
+    """It is migrated in memory; the file stays as the older program knows it."""
+    path = tmp_path / "history.db"
+    newer = (*MIGRATIONS, "ALTER TABLE note ADD COLUMN author TEXT DEFAULT 'nobody'")
+    with Database(path, MIGRATIONS) as database:
+        write(database, "old")
+    before = path.read_bytes()
+    with Database(path, newer, read_only=True) as reader:
+        with reader.transaction() as connection:
+            assert connection.execute("SELECT text, author FROM note").fetchall() == [
+                ("old", "nobody")
+            ]
+        with pytest.raises(HistoryError, match="readonly"):
+            write(reader, "never")
+    assert path.read_bytes() == before
+    with Database(path, MIGRATIONS) as database:
+        assert notes(database) == ["old"]

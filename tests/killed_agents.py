@@ -1,0 +1,215 @@
+"""Kills agents with -9 at random moments under load, and reads what they leave on disk."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent_process import eventually
+from rightsizer.domain.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.domain.window import Window
+from rightsizer.edge.database import Database
+from rightsizer.runtime.storage import MIGRATIONS, Storage
+
+__all__ = ["FLUSH_SECONDS", "Killed", "kill_agents"]
+
+FLUSH_SECONDS: Final = 1.0
+_CONFIG: Final = f"""\
+sampling: {{interval: 200ms}}
+history: {{path: history.db, flush_interval: {FLUSH_SECONDS:g}s}}
+web: {{listen_addresses: ["127.0.0.1:0"]}}
+sources: {{simulated: {{scenario: t4-pair}}}}
+path: {{api_socket: ""}}
+"""
+_NURSERY: Final = Path(__file__).parent / "agent_nursery.py"
+_PAUSE_SECONDS: Final = 0.05
+_LONGEST_LIFE_SECONDS: Final = 2.5
+"""After the first flush."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Glance:
+    """One scrape."""
+
+    until: Nanoseconds
+    """Wall time when it was over; what it tells was accounted for before."""
+    accounted: Mapping[str, float]
+    """Seconds by device."""
+    flushed_from: Nanoseconds
+    """When the last flush that is over began, 0 before there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """What one agent left."""
+
+    certain: Mapping[str, float]
+    """Seconds by device that a flush which was over must have kept."""
+    kept: Mapping[str, float]
+    """Seconds by device that the history accounts for."""
+    unbalanced_seconds: float
+    """By which the states of a device miss its wall time at most, first window to last."""
+    apart_seconds: float
+    """By which a window misses the one before at most."""
+    missing_seconds: float
+    """From the end of what was kept to the kill."""
+    verdict: str
+    """SQLite's, on the whole file; `ok` where nothing is wrong."""
+    was_set_aside: bool
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all is there that was flushed."""
+        return bool(self.certain) and all(
+            self.kept.get(uuid, 0.0) >= time - 1e-6 for uuid, time in self.certain.items()
+        )
+
+
+def kill_agents(folder: Path, count: int, seed: int) -> list[Killed]:
+    """Let agents run side by side, scraped all the time; end each by force when chance will."""
+    folders = [folder / str(number) for number in range(count)]
+    for each in folders:
+        each.mkdir(parents=True)
+        (each / "rightsizer.yaml").write_text(_CONFIG)
+    chance = random.Random(seed)
+    with _nursery(folders) as pids:
+        victims = [
+            _Victim(each, pid, chance.uniform(0.0, _LONGEST_LIFE_SECONDS), bool(number % 2))
+            for number, (each, pid) in enumerate(zip(folders, pids, strict=True))
+        ]
+        for victim in victims:
+            victim.start()
+        for victim in victims:
+            victim.join()
+    return [victim.autopsy() for victim in victims]
+
+
+class _Victim(threading.Thread):
+    """One agent, and whoever keeps asking it until it dies."""
+
+    def __init__(self, folder: Path, pid: int, life_seconds: float, in_a_write: bool) -> None:  # noqa: FBT001
+        super().__init__(daemon=True)
+        self._folder, self._pid = folder, pid
+        self._life_seconds, self._in_a_write = life_seconds, in_a_write
+        self._glances: list[_Glance] = []
+        self._killed: Nanoseconds = 0
+
+    def run(self) -> None:
+        address = eventually(self._address, 60.0)
+        # Those that were there before are what a flush can be held to.
+        while not self._glances or not self._glances[-1].flushed_from > self._glances[0].until:
+            self._glance(address)
+        end = time.monotonic() + self._life_seconds
+        while time.monotonic() < end:
+            self._glance(address)
+        if self._in_a_write:
+            self._wait_for_a_write()
+        self._killed = time.time_ns()
+        os.kill(self._pid, signal.SIGKILL)
+
+    def autopsy(self) -> Killed:
+        """What the agent left."""
+        last = self._glances[-1]
+        certain = [each for each in self._glances if each.until < last.flushed_from]
+        path = self._folder / "history.db"
+        with Database(path, MIGRATIONS) as database, database.transaction() as connection:
+            (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            was_set_aside = database.set_aside is not None
+        windows = _windows(path)
+        return Killed(
+            certain=certain[-1].accounted if certain else {},
+            kept={uuid: seconds(_accounted(each)) for uuid, each in windows.items()},
+            unbalanced_seconds=max(
+                abs(seconds(_accounted(each) - (each[-1].end - each[0].start)))
+                for each in windows.values()
+            ),
+            apart_seconds=max(
+                (
+                    abs(seconds(after.start - before.end))
+                    for each in windows.values()
+                    for before, after in pairwise(each)
+                ),
+                default=0.0,
+            ),
+            missing_seconds=max(seconds(self._killed - each[-1].end) for each in windows.values()),
+            verdict=str(verdict),
+            was_set_aside=was_set_aside,
+        )
+
+    def _address(self) -> str:
+        log = self._folder / "log"
+        for line in log.read_text().splitlines() if log.exists() else ():
+            if '"agent_started"' in line:
+                return str(json.loads(line)["addresses"])
+        return ""
+
+    def _glance(self, address: str) -> None:
+        with urlopen(f"http://{address}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        until = time.time_ns()
+        accounted: dict[str, float] = {}
+        flushed_from = 0
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == "rightsizer_state_seconds_total":
+                    uuid = sample.labels["uuid"]
+                    accounted[uuid] = accounted.get(uuid, 0.0) + sample.value
+                elif (
+                    sample.name == "rightsizer_job_last_start_timestamp_seconds"
+                    and sample.labels["name"] == "flush"
+                ):
+                    flushed_from = nanoseconds(sample.value)
+        if accounted:
+            self._glances.append(_Glance(until, accounted, flushed_from))
+        time.sleep(_PAUSE_SECONDS)
+
+    def _wait_for_a_write(self) -> None:
+        """Until the log grows under our eyes: the change that it belongs to is under way."""
+        log = self._folder / "history.db-wal"
+        before = log.stat().st_mtime_ns
+        while log.stat().st_mtime_ns == before:
+            time.sleep(0)
+
+
+@contextmanager
+def _nursery(folders: Sequence[Path]) -> Iterator[list[int]]:
+    with subprocess.Popen(
+        [sys.executable, _NURSERY, *folders],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as nursery:
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        try:
+            yield json.loads(nursery.stdout.readline())
+        finally:
+            nursery.stdin.close()
+
+
+def _windows(path: Path) -> dict[str, list[Window]]:
+    storage = Storage(str(path), read_only=True)
+    assert storage.history is not None
+    found: dict[str, list[Window]] = {}
+    for window in storage.history.load():
+        if window.workload_key is None:
+            found.setdefault(window.uuid, []).append(window)
+    storage.close()
+    return found
+
+
+def _accounted(windows: Sequence[Window]) -> Nanoseconds:
+    return sum(window.accounted for window in windows)

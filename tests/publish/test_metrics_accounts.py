@@ -1,0 +1,133 @@
+"""The accounts as they are exported: a simulated span, scraped at its end."""
+
+from functools import cache
+from typing import Final
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from readings import EPOCH, HOUR, SECOND
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.report import AgentReport, Report
+from rightsizer.domain.signal_metric import DISTRIBUTION_SIGNALS, distribution_metric_name
+from rightsizer.domain.state import Cause, State
+from rightsizer.publish.json_form import report_form
+from rightsizer.publish.metrics import Exposition
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import SimulatedSource
+
+AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
+SPANS: Final = ((0.25, 600), (1.0, 3600), (10.0, 3600), (100.0, 7200))
+"""Sampling intervals and lengths in seconds; the second one is the usual one."""
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@cache
+def last_report(interval_seconds: float, span_seconds: int) -> Report:
+    """The report of the tick that ends a span of a T4 at work and one at rest."""
+    catalogue = built_in()
+    interval = round(interval_seconds * SECOND)
+    source = SimulatedSource(
+        load_scenario("t4-pair", catalogue),
+        catalogue,
+        start=EPOCH + 9 * HOUR,
+        interval=interval,
+        duration=span_seconds * SECOND + interval,
+    )
+    accountant = Accountant(AccountingSettings(), ())
+    for each in iter(source.read, None):
+        report = accountant.post(each, (), lambda: AGENT)
+    return report
+
+
+@cache
+def scraped(interval_seconds: float, span_seconds: int) -> Series:
+    """Its samples by name and labels."""
+    report = last_report(interval_seconds, span_seconds)
+    text = Exposition(lambda: report, wall_time=lambda: report.wall_time).render().body.decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in parse_text(text)
+        for sample in family.samples
+    }
+
+
+def value(samples: Series, name: str, **labels: str) -> float | None:
+    """The value of a series."""
+    return samples.get((name, frozenset(labels.items())))
+
+
+def total(samples: Series, name: str, uuid: str, label: str, values: type[State | Cause]) -> float:
+    """The sum of the series of a device, each of which must be there."""
+    return sum(samples[name, frozenset({("uuid", uuid), (label, each)})] for each in values)
+
+
+@pytest.mark.parametrize(("interval", "span"), SPANS)
+def test_states_sum_to_wall_time(interval: float, span: int) -> None:
+    """All of the seconds since the first sample, at any interval of sampling."""
+    samples = scraped(interval, span)
+    for report in last_report(interval, span).devices:
+        uuid = report.device.uuid
+        found = total(samples, "rightsizer_state_seconds_total", uuid, "state", State)
+        assert found == pytest.approx(span)
+
+
+@pytest.mark.parametrize(("interval", "span"), SPANS)
+def test_used_and_waste_are_all_known_time_and_energy(interval: float, span: int) -> None:
+    """As anybody can add them up in Prometheus."""
+    samples = scraped(interval, span)
+    for report in last_report(interval, span).devices:
+        uuid = report.device.uuid
+        states = total(samples, "rightsizer_state_seconds_total", uuid, "state", State)
+        unknown = value(samples, "rightsizer_state_seconds_total", uuid=uuid, state="unknown")
+        used = value(samples, "rightsizer_used_seconds_total", uuid=uuid)
+        waste = total(samples, "rightsizer_waste_seconds_total", uuid, "cause", Cause)
+        assert unknown is not None
+        assert used is not None
+        assert used + waste == pytest.approx(states - unknown)
+        joules = value(samples, "rightsizer_used_joules_total", uuid=uuid)
+        wasted = total(samples, "rightsizer_waste_joules_total", uuid, "cause", Cause)
+        assert joules is not None
+        assert joules + wasted == pytest.approx(sum(report.totals.energy_joules.values()))
+
+
+@pytest.mark.parametrize(("interval", "span"), SPANS)
+def test_histograms_have_one_observation_a_second(interval: float, span: int) -> None:
+    """However often one looks, so that devices of different intervals merge."""
+    samples = scraped(interval, span)
+    exported = 0
+    for report in last_report(interval, span).devices:
+        uuid = report.device.uuid
+        for signal in DISTRIBUTION_SIGNALS:
+            count = value(samples, f"{distribution_metric_name(signal)}_count", uuid=uuid)
+            if count is not None:
+                exported += 1
+                assert span - 1 <= count <= span
+    assert exported == 2 * 3
+
+
+def test_coverage_is_of_the_whole_window() -> None:
+    """An agent of one hour knows a twenty-fourth of a day; what fades has no length."""
+    samples = scraped(1.0, 3600)
+    for report in last_report(1.0, 3600).devices:
+        uuid = report.device.uuid
+        day = value(samples, "rightsizer_coverage_ratio", uuid=uuid, window="24h")
+        week = value(samples, "rightsizer_coverage_ratio", uuid=uuid, window="7d")
+        assert day == pytest.approx(1 / 24, rel=0.02)
+        assert week == pytest.approx(1 / 168, rel=0.02)
+        assert value(samples, "rightsizer_coverage_ratio", uuid=uuid, window="current") is None
+
+
+def test_json_has_the_tier_and_the_coverage_of_every_window() -> None:
+    """And which way the energy was measured."""
+    for device in report_form(last_report(1.0, 3600))["devices"]:
+        windows = device["provisioning"]
+        assert windows.keys() == {"24h", "7d", "current"}
+        assert {window["tier"] for window in windows.values()} == {"power"}
+        assert windows["24h"]["coverage_ratio"] == pytest.approx(1 / 24, rel=0.02)
+        assert windows["current"]["coverage_ratio"] == 1.0
+        assert windows["7d"]["known_seconds"] == pytest.approx(3600, rel=0.02)
+        assert device["totals"]["energy_joules"].keys() == {"counter"}

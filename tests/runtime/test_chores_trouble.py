@@ -1,0 +1,199 @@
+"""The flush and a disk that is slow, breaks or is too small: told once, never waited for."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from readings import EPOCH, HELD, SECOND, gpu, snapshot
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.advice.ledger import LedgerSettings
+from rightsizer.domain.report import AgentReport
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.chores import Chores
+from rightsizer.runtime.coordinator import Coordinator
+from rightsizer.runtime.storage import Storage
+
+AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
+
+
+class SteppedClock:
+    """Time that passes while it is waited for and at no other moment."""
+
+    speed = 1.0
+
+    def __init__(self) -> None:
+        self._now: Nanoseconds = 0
+
+    def time(self) -> Nanoseconds:
+        """Since the start."""
+        return self._now
+
+    def wall_time(self) -> Nanoseconds:
+        """Since the epoch."""
+        return EPOCH + self._now
+
+    def wait_until(self, time: Nanoseconds, stop: threading.Event) -> bool:
+        """Be there at once."""
+        self._now = max(self._now, time)
+        return stop.is_set()
+
+
+class Seconds:
+    """A source of an idle GPU, a reading a second."""
+
+    name = "seconds"
+
+    def __init__(self, first: int, last: int) -> None:
+        self._seconds = iter(range(first, last))
+
+    def read(self) -> Snapshot | None:
+        """The next second."""
+        second = next(self._seconds, None)
+        return None if second is None else snapshot(float(second), [gpu()], {gpu(): HELD})
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+class Desk:
+    """An agent's chores and its heartbeat, over a history of its own."""
+
+    def __init__(self, path: Path, maximum_bytes: int | None = None) -> None:
+        self.path = path
+        self.storage = Storage(str(path), is_durable=False, maximum_bytes=maximum_bytes)
+        self.accountant = Accountant(AccountingSettings(), ())
+        self.chores = Chores(
+            accountant=self.accountant,
+            storage=self.storage,
+            ledger=self.storage.ledger(LedgerSettings()),
+            rules=(),
+            sink=None,
+            clock=FastClock(EPOCH),
+            retention_seconds=30 * 86400.0,
+        )
+
+    def tick(self, first: int, last: int) -> Coordinator:
+        """Sample for so many seconds, and tell the size of the history with each."""
+
+        def report() -> AgentReport:
+            assert self.storage.history is not None
+            size = float(self.storage.history.size_bytes)
+            return replace(AGENT, gauges={"rightsizer_history_size_bytes": size})
+
+        coordinator = Coordinator(
+            Seconds(first, last),
+            SteppedClock(),
+            SECOND,
+            lambda seen: self.accountant.post(seen, (), report),
+        )
+        coordinator.run(threading.Event())
+        return coordinator
+
+    def accounted(self) -> Nanoseconds:
+        """What the history holds."""
+        assert self.storage.history is not None
+        windows = self.storage.history.load()
+        return sum(window.accounted for window in windows if window.workload_key is None)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """An empty one."""
+    made = Desk(tmp_path / "history.db")
+    yield made
+    made.storage.close()
+
+
+def test_a_disk_that_blocks_makes_no_sample_late(desk: Desk) -> None:
+    """A flush waits for its disk as long as it takes, and ticks go on beside it."""
+    desk.tick(0, 10)
+    desk.chores.flush()
+    disk = sqlite3.connect(desk.path, isolation_level=None)
+    disk.execute("BEGIN IMMEDIATE")
+    flush = threading.Thread(target=desk.chores.flush)
+    desk.tick(10, 20)
+    flush.start()
+    ticking = desk.tick(20, 320)
+    is_blocked = flush.is_alive()
+    disk.execute("ROLLBACK")
+    disk.close()
+    flush.join()
+
+    assert is_blocked
+    assert (ticking.samples, ticking.late_samples, ticking.failed_ticks) == (300, 0, 0)
+    desk.chores.flush()
+    assert desk.accounted() == 319 * SECOND
+    assert desk.chores.counts["history_write_failures"] == 0
+
+
+def damage(path: Path) -> None:
+    """Cut an open history down to its header."""
+    other = sqlite3.connect(path)
+    other.execute("INSERT INTO grafana_outbox (note) VALUES ('')")
+    other.commit()
+    other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    other.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * (size - 100))
+
+
+def test_a_history_that_breaks_is_told_once_and_counted(desk: Desk) -> None:
+    """Where it was moved to, and that it goes on in a new one."""
+    desk.tick(0, 100)
+    desk.chores.flush()
+    damage(desk.path)
+    desk.tick(100, 400)
+    with capture_logs() as logs:
+        desk.chores.flush()
+        desk.chores.flush()
+
+    (told,) = (entry for entry in logs if entry["event"] == "history_set_aside")
+    assert told["log_level"] == "error"
+    assert Path(told["moved_to"]).exists()
+    assert desk.chores.counts == {
+        "history_writes": 3,
+        "history_write_failures": 0,
+        "history_breaks": 1,
+        "history_windows_forgotten": 0,
+    }
+    assert desk.accounted() > 0
+
+
+def test_what_was_broken_at_the_start_counts_too(tmp_path: Path) -> None:
+    """A history that was set aside on opening is one that broke."""
+    (tmp_path / "history.db").write_bytes(b"no database" * 500)
+    desk = Desk(tmp_path / "history.db")
+    with capture_logs() as logs:
+        desk.chores.flush()
+    desk.storage.close()
+
+    assert desk.chores.counts["history_breaks"] == 1
+    assert logs == []  # The agent has told it when it started.
+
+
+def test_a_history_that_is_full_is_told_once(tmp_path: Path) -> None:
+    """With what to do about it, and how many windows had to go."""
+    desk = Desk(tmp_path / "history.db", maximum_bytes=2**16)
+    with capture_logs() as logs:
+        for hour in range(60):
+            desk.tick(hour * 3600, hour * 3600 + 1)
+            desk.tick(hour * 3600 + 3599, hour * 3600 + 3600)
+            desk.chores.flush()
+    kept = desk.accounted()
+    desk.storage.close()
+
+    (told,) = (entry for entry in logs if entry["event"] == "history_full")
+    assert "history.maximum_size" in told["remedy"]
+    assert desk.chores.counts["history_windows_forgotten"] > 0
+    assert kept > 0
