@@ -4,7 +4,7 @@ import pytest
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in
-from rightsizer.domain.errors import UsageError
+from rightsizer.domain.errors import ConfigurationError, UsageError
 
 BOARDS = built_in().boards
 
@@ -21,6 +21,7 @@ def test_board_is_plausible(board: Board) -> None:
     assert (board.pcie_generation, board.pcie_width) >= (3, 8)
     assert all(1e11 < peak < 1e17 for peak in board.peak_per_second.values())
     assert (board.nvlink_bytes_per_second > 0) == (board.nvlink_generation is not None)
+    assert (board.link_bytes_per_second > 0) == (board.linked_gpu_count is not None)
     assert board.architecture
     assert board.source
 
@@ -38,8 +39,8 @@ def test_mig_profiles_are_parts_of_the_board(board: Board) -> None:
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS.keys())
 def test_board_is_found_by_all_its_names(board: Board) -> None:
-    """By its key and by whatever NVML calls it, however that is written."""
-    for name in (board.key, *board.names):
+    """By its key and by whatever its driver calls it, however that is written."""
+    for name in (board.key, *board.names, *board.other_names):
         for spelling in (name, name.upper(), name.lower(), f"NVIDIA {name}", f"Tesla {name}"):
             assert built_in().find(spelling) is board
         assert built_in().get(name) is board
@@ -49,7 +50,7 @@ def test_no_two_boards_share_a_name() -> None:
     """A board dropped from the file would not change what another's name means."""
     for board in BOARDS.values():
         others = Catalogue({key: other for key, other in BOARDS.items() if other is not board})
-        for name in (board.key, *board.names):
+        for name in (board.key, *board.names, *board.other_names):
             assert others.find(name) is None, name
 
 
@@ -80,7 +81,7 @@ def test_unknown_name_is_not_guessed(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "suggestion"),
-    [("A100", "A100-SXM4-80GB"), ("H100-SXM-80GB", "H100-SXM5-80GB"), ("l40z", "L40S")],
+    [("A100", "A100-SXM4-80GB"), ("H100-SXM6-80GB", "H100-SXM5-80GB"), ("l40z", "L40S")],
 )
 def test_unknown_board_suggests_the_nearest(name: str, suggestion: str) -> None:
     """The error names what was asked for and what may have been meant."""
@@ -95,3 +96,32 @@ def test_board_unlike_any_other_gets_the_whole_list() -> None:
     with pytest.raises(UsageError, match="known boards: ") as refusal:
         built_in().get("?")
     assert all(key in str(refusal.value) for key in BOARDS)
+
+
+def test_names_of_nvml_are_those_of_boards_that_it_knows() -> None:
+    """What AMD's tools say is kept apart; every board has a name to be shown by."""
+    assert all(board.vendor == "NVIDIA" for board in BOARDS.values() if board.names)
+    assert BOARDS["MI300X"].names == ()
+    assert BOARDS["MI300X"].usual_name == "AMD Instinct MI300X"
+    assert BOARDS["H100-SXM5-96GB"].usual_name == "H100-SXM5-96GB"
+    assert BOARDS["T4"].usual_name == "Tesla T4"
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("h100 sxm5", ["H100-SXM5-80GB", "H100-SXM5-96GB"]),
+        ("amd hbm3e", ["MI325X", "MI355X"]),
+        ("GeForce Ada", ["RTX4090"]),
+        ("no such thing", []),
+    ],
+)
+def test_search_wants_every_word(text: str, keys: list[str]) -> None:
+    """In whatever identifies a board: its names, maker, architecture, form and memory."""
+    assert [board.key for board in built_in().search(text)] == keys
+
+
+def test_a_file_without_assumptions_is_no_whole_catalogue() -> None:
+    """It is told what it lacks, at once."""
+    with pytest.raises(ConfigurationError, match=r"mine.yaml:1:1: assumptions: is required"):
+        Catalogue.from_yaml("boards: {}", "mine.yaml")

@@ -2,20 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from typing import Final
+
+from rightsizer.catalogue.efficiency import AllReduce, Efficiency
+from rightsizer.catalogue.origin import Origin, OriginKind
+from rightsizer.catalogue.precision import Precision
 
 __all__ = ["Board", "MigProfile", "Precision"]
 
-
-class Precision(StrEnum):
-    """The number formats that a peak is known for. All peaks are dense, without sparsity."""
-
-    FP32 = "fp32"
-    TF32 = "tf32"
-    BF16 = "bf16"
-    FP8 = "fp8"
-    INT8 = "int8"
-    FP4 = "fp4"
+_PCIE_BYTES_PER_SECOND: Final = {
+    1: 0.25e9,
+    2: 0.5e9,
+    3: 0.985e9,
+    4: 1.969e9,
+    5: 3.938e9,
+    6: 7.563e9,
+}
+"""One lane, one direction, after encoding."""
+_FIRST_WITH_BF16: Final = (8, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +31,18 @@ class MigProfile:
     memory_share: float
     sm_count: int | None
     maximum_count: int
+    memory_bytes: float | None = None
+    """What a slice shows, which is less than its share."""
+    is_memory_assumed: bool = True
+    """Reckoned from the board's, not read off a slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
     """One kind of GPU; a figure that nobody knows is `None`.
 
-    `verified` names the fields that were checked against a public table; the others are
-    recalled from datasheets. `source` says which.
+    `origin` tells of each figure, by its name in the catalogue's file, how it came to be known;
+    `verified` names those that were checked against a public table.
     """
 
     key: str
@@ -42,6 +50,7 @@ class Board:
     """What NVML calls it; the first is the usual one."""
     architecture: str
     compute_capability: tuple[int, int]
+    """AMD's targets read alike: gfx942 is (9, 4), as PyTorch reports it."""
     sm_count: int
     memory_bytes: float
     """What NVML reports, which is less than what the box says."""
@@ -56,6 +65,7 @@ class Board:
     l2_bytes: float | None
     peak_per_second: Mapping[Precision, float] = field(default_factory=dict)
     achievable_compute_ratio: float = 0.8
+    """Of the pipes' cycles, so that a low power limit, which lowers the clock, is not in it."""
     achievable_bandwidth_ratio: float = 0.8
     mig_profiles: tuple[MigProfile, ...] = ()
     form_factor: str = ""
@@ -64,3 +74,59 @@ class Board:
     verified: frozenset[str] = frozenset()
     source: str = ""
     notes: str = ""
+    vendor: str = "NVIDIA"
+    other_names: tuple[str, ...] = ()
+    """What tools other than NVML call it, amd-smi among them."""
+    nominal_memory_bytes: float | None = None
+    """What the box says."""
+    linked_gpu_count: int | None = None
+    """How many GPUs its own links join at most: 2 with a bridge, 8 on a baseboard."""
+    infinity_fabric_bytes_per_second: float = 0.0
+    """One direction over all links; 0 where there is none."""
+    efficiency: Efficiency = field(default_factory=Efficiency)
+    all_reduce: Mapping[int, AllReduce] = field(default_factory=dict)
+    """By the number of GPUs: 2, 4, 8."""
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """Of the figures that do not come from `source` alone."""
+
+    @property
+    def usual_name(self) -> str:
+        """What its own tools call it, or its key where nobody knows."""
+        return next(iter((*self.names, *self.other_names)), self.key)
+
+    @property
+    def pcie_bytes_per_second(self) -> float:
+        """One direction over all lanes."""
+        return _PCIE_BYTES_PER_SECOND[self.pcie_generation] * self.pcie_width
+
+    @property
+    def link_bytes_per_second(self) -> float:
+        """One direction over whatever joins it to its like: NVLink, Infinity Fabric; else 0."""
+        return self.nvlink_bytes_per_second or self.infinity_fabric_bytes_per_second
+
+    @property
+    def computes_in_bf16(self) -> bool:
+        """Whether it knows bfloat16; older boards do the same in fp16."""
+        return self.compute_capability >= _FIRST_WITH_BF16
+
+    def peak(self, precision: Precision) -> float | None:
+        """The dense peak of a format; `None` where the board does not compute in it."""
+        if precision is Precision.FP16_ACC16:
+            precision = precision if precision in self.peak_per_second else Precision.BF16
+        return self.peak_per_second.get(precision)
+
+    def achieved(self, precision: Precision) -> float | None:
+        """What large matrix products reach of that peak."""
+        peak = self.peak(precision)
+        return None if peak is None else peak * self.efficiency.gemm_ratio(precision)
+
+    def origin(self, figure: str) -> Origin:
+        """How a figure came to be known, by its name in the catalogue's file.
+
+        Parts are named with a dot, `dense_peak_tera.bf16`; what is known of a whole holds for
+        its parts.
+        """
+        name = figure
+        while name not in self.origins and "." in name:
+            name = name.rpartition(".")[0]
+        return self.origins.get(name) or Origin(OriginKind.RECALLED, self.source)

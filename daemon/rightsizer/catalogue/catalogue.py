@@ -1,19 +1,20 @@
 """All the boards, and how a board is found by what somebody calls it."""
 
 import difflib
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from rightsizer.catalogue.board import Board, MigProfile, Precision
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.boards_file import read_boards
+from rightsizer.catalogue.names import Names, plain_name
 from rightsizer.domain.errors import UsageError
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.edge.yaml import Document, load_yaml
 
-__all__ = ["Catalogue", "built_in"]
+__all__ = ["Catalogue", "built_in", "packaged_boards"]
 
-_NOISE: Final = re.compile(r"nvidia|tesla|geforce|quadro|generation|[^a-z0-9]+")
+_FILE: Final = "boards.yaml"
 
 
 class Catalogue:
@@ -22,26 +23,25 @@ class Catalogue:
     def __init__(self, boards: Mapping[str, Board]) -> None:
         """A catalogue of the given boards, by their keys."""
         self.boards = boards
-        self._by_name = {
-            _plain(name): board
-            for board in boards.values()
-            for name in (*board.names, board.key)
-            if name
-        }
+        self._names = Names(boards.values())
 
     @classmethod
     def from_yaml(cls, text: str, name: str) -> Self:
-        """The catalogue in a YAML text of the packaged file's form."""
-        rows = load_yaml(text, name).data["boards"]
-        return cls({key: _board(key, row) for key, row in rows.items()})
+        """The catalogue in a YAML text of the packaged file's form.
+
+        Raises:
+            ConfigurationError: with everything that is wrong with it, a line each.
+        """
+        return cls(read_boards(load_yaml(text, name)))
 
     def find(self, name: str) -> Board | None:
         """The board that a driver's product name means; `None` where it is unknown.
 
-        Case, punctuation and the brand's words do not matter; everything else does, so that
-        an A100 of 40 GB is never taken for one of 80 GB.
+        Case, punctuation, brands and a MIG profile do not matter, and what is not needed to
+        tell boards apart may be left out; everything else does matter, so that an A100 of
+        40 GB is never taken for one of 80 GB.
         """
-        return self._by_name.get(_plain(name))
+        return self._names.find(name)
 
     def get(self, name: str) -> Board:
         """The board that an operator asks for, by key or by name.
@@ -52,9 +52,7 @@ class Catalogue:
         board = self.boards.get(name) or self.find(name)
         if board is not None:
             return board
-        keys = [key for key in self.boards if _plain(name) and _plain(name) in _plain(key)]
-        if not keys:
-            keys = difflib.get_close_matches(name.upper(), self.boards, n=3, cutoff=0.4)
+        keys = self.nearest(name)
         hint = (
             f"did you mean {' or '.join(keys)}?"
             if keys
@@ -62,58 +60,44 @@ class Catalogue:
         )
         raise UsageError(f"board '{name}' is not in the catalogue; {hint}")
 
+    def nearest(self, name: str) -> tuple[str, ...]:
+        """Keys of boards that a name may be meant for; none where nothing is near."""
+        plain = plain_name(name)
+        holding = [key for key in self.boards if plain and plain in plain_name(key)]
+        if holding:
+            return tuple(holding)
+        return tuple(difflib.get_close_matches(name.upper(), self.boards, n=3, cutoff=0.4))
+
+    def search(self, text: str) -> tuple[Board, ...]:
+        """Boards that have every word of a text in what identifies them."""
+        words = text.lower().split()
+        return tuple(
+            board
+            for board in self.boards.values()
+            if all(word in _identification(board) for word in words)
+        )
+
 
 @cache
 def built_in() -> Catalogue:
     """The catalogue that comes with the program."""
-    file = resources.files("rightsizer.catalogue") / "boards.yaml"
-    return Catalogue.from_yaml(file.read_text(encoding="utf-8"), "boards.yaml")
+    return Catalogue(read_boards(packaged_boards()))
 
 
-def _plain(name: str) -> str:
-    return _NOISE.sub("", name.lower())
+def packaged_boards() -> Document:
+    """The file that comes with the program."""
+    file = resources.files("rightsizer.catalogue") / _FILE
+    return load_yaml(file.read_text(encoding="utf-8"), _FILE)
 
 
-def _board(key: str, row: Mapping[str, Any]) -> Board:
-    major, minor = str(row["compute_capability"]).split(".")
-    return Board(
-        key=key,
-        names=tuple(row["names"]),
-        architecture=row["architecture"],
-        compute_capability=(int(major), int(minor)),
-        sm_count=row["sm_count"],
-        memory_bytes=row["memory_mib"] * 2.0**20,
-        memory_bandwidth_bytes_per_second=row["memory_bandwidth_gbs"] * 1e9,
-        power_limit_watts=row["power_limit_watts"],
-        sm_clock_maximum_hertz=row["sm_clock_maximum_mhz"] * 1e6
-        if "sm_clock_maximum_mhz" in row
-        else None,
-        pcie_generation=row["pcie_generation"],
-        pcie_width=row["pcie_width"],
-        nvlink_generation=row.get("nvlink_generation"),
-        nvlink_bytes_per_second=row.get("nvlink_total_gbs", 0) * 1e9 / 2,
-        l2_bytes=row["l2_mb"] * 1e6 if "l2_mb" in row else None,
-        peak_per_second={
-            Precision(name): peak * 1e12 for name, peak in row["dense_peak_tera"].items()
-        },
-        achievable_compute_ratio=row["achievable_compute_ratio"],
-        achievable_bandwidth_ratio=row["achievable_bandwidth_ratio"],
-        mig_profiles=tuple(_mig_profile(*cells) for cells in row.get("mig_profiles", ())),
-        form_factor=row.get("form_factor", ""),
-        memory_type=row.get("memory_type", ""),
-        release_year=row.get("release_year"),
-        verified=frozenset(row.get("verified", ())),
-        source=row["source"],
-        notes=row.get("notes", ""),
+def _identification(board: Board) -> str:
+    parts = (
+        board.key,
+        *board.names,
+        *board.other_names,
+        board.vendor,
+        board.architecture,
+        board.form_factor,
+        board.memory_type,
     )
-
-
-def _mig_profile(
-    name: str, compute: str, memory: str, sm_count: int | None, maximum_count: int
-) -> MigProfile:
-    return MigProfile(name, _fraction(compute), _fraction(memory), sm_count, maximum_count)
-
-
-def _fraction(text: str) -> float:
-    above, below = text.split("/")
-    return int(above) / int(below)
+    return " ".join(parts).lower()

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from rightsizer.cli import (
     advise,
     agent,
+    catalogue,
     check_config,
     demo,
+    export,
     record,
     release,
     replay,
@@ -27,9 +29,11 @@ COMMANDS: tuple[Command, ...] = (
     record.COMMAND,
     replay.COMMAND,
     advise.COMMAND,
+    export.COMMAND,
     release.RELEASE,
     release.RESUME,
     topology.COMMAND,
+    catalogue.COMMAND,
     check_config.COMMAND,
     version.COMMAND,
 )

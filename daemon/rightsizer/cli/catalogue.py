@@ -1,0 +1,107 @@
+"""`rightsizer catalogue`: what is known of GPUs, what they cost, and how we know."""
+
+import argparse
+import json
+from pathlib import Path
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.cli.catalogue_card import card_text
+from rightsizer.cli.catalogue_form import board_form
+from rightsizer.cli.catalogue_table import table_text
+from rightsizer.cli.command import Command
+from rightsizer.cli.output import say
+from rightsizer.domain.errors import RightsizerError, UsageError
+
+__all__ = ["COMMAND"]
+
+_DESCRIPTION = """\
+List the boards of the catalogue, or tell everything of those that are named, each figure with its
+origin: measured, verified against a public table, recalled from a datasheet, assumed from boards
+alike, or stated by you. A board is named by its key or by what its driver calls it. Prices are
+dollars per GPU-hour as of the dates beside them, never quotes.
+
+A file of your own changes or adds boards, figure by figure; a new board needs these:
+
+  boards:
+    H100-SXM5-80GB: {power_limit_watts: 650, source: our own limit}
+    LAB-1:
+      architecture: Hopper
+      compute_capability: "9.0"
+      sm_count: 100
+      memory_mib: 65536
+      memory_bandwidth_gbs: 2000
+      power_limit_watts: 300
+      dense_peak_tera: {bf16: 500}
+
+and one of prices likewise:
+
+  boards:
+    H100-SXM5-80GB: {on_demand: 2.10, reserved: {1: 1.60}, dates: [2026-09-01], purchase: 27000}
+  on_premises: {pue_ratio: 1.2, dollars_per_kilowatt_hour: 0.09}
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which boards, and how to answer."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="keys or names of boards")
+    parser.add_argument(
+        "--search",
+        metavar="TEXT",
+        help="list boards with all these words in their key, names, architecture, form or memory",
+    )
+    parser.add_argument(
+        "--catalogue",
+        type=Path,
+        metavar="FILE",
+        help="YAML file that changes or adds boards; units are in its keys",
+    )
+    parser.add_argument(
+        "--prices",
+        type=Path,
+        metavar="FILE",
+        help="YAML file that changes or adds prices, in dollars per GPU-hour",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="answer in JSON; bytes, hertz, watts, seconds, dollars"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what was asked for.
+
+    Raises:
+        UsageError: a board is unknown; the nearest are named.
+        ConfigurationError: a file has faults.
+        RightsizerError: nothing was found.
+    """
+    catalogue = read_catalogue(arguments.catalogue)
+    prices = read_prices(arguments.prices, catalogue)
+    boards = _asked_for(catalogue, arguments.names, arguments.search)
+    if arguments.json:
+        say(json.dumps([board_form(board, prices) for board in boards], indent=1))
+    elif arguments.names:
+        say("\n\n".join(card_text(board, prices) for board in boards))
+    else:
+        say(table_text(boards, prices))
+    return 0
+
+
+def _asked_for(catalogue: Catalogue, names: list[str], search: str | None) -> tuple[Board, ...]:
+    if names and search is not None:
+        raise UsageError("--search lists boards; leave it out to tell of those that are named")
+    if names:
+        return tuple(map(catalogue.get, names))
+    boards = catalogue.search(search or "")
+    if not boards:
+        raise RightsizerError(
+            f"--search: no board has all of '{search}' in its key, names, architecture, form or "
+            "memory; 'rightsizer catalogue' lists them all"
+        )
+    return boards
+
+
+COMMAND = Command(
+    "catalogue", "list and search what is known of GPUs", configure, run, _DESCRIPTION
+)

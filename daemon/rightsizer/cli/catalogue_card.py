@@ -1,0 +1,135 @@
+"""One board for people: everything that is known, and who says so."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.prices import Prices
+from rightsizer.cli.catalogue_costs import cost_lines
+from rightsizer.cli.short_number import short_number
+from rightsizer.cli.source_notes import SourceNotes
+
+__all__ = ["card_text"]
+
+_GIB: Final = 2**30
+_PEAKS: Final = {
+    Precision.FP32: "fp32",
+    Precision.TF32: "tf32",
+    Precision.BF16: "bf16, fp16",
+    Precision.FP16_ACC16: "fp16, sums in fp16",
+    Precision.FP8: "fp8",
+    Precision.INT8: "int8",
+    Precision.FP4: "fp4",
+}
+_EFFICIENCIES: Final = {
+    "gemm": "large matrix products, of the peak",
+    "weight_read": "reading weights, of the bandwidth",
+    "decode_attention": "attention of one token, of the bandwidth",
+}
+
+_Line = tuple[str, str, str]
+"""A label, a figure, and its name in the catalogue's file."""
+
+
+def card_text(board: Board, prices: Prices) -> str:
+    """The whole card."""
+    notes = SourceNotes()
+    sections = [_title(board, notes)]
+    for title, lines in (
+        ("Memory and limits", _limits(board)),
+        ("Dense peaks, tera-operations per second", _peaks(board)),
+        ("Achieved", _achieved(board)),
+        ("Sums over GPUs (all-reduce): bus bandwidth, small message", _sums(board)),
+        ("MIG", _slices(board)),
+    ):
+        told = ((label, text, _origin(board, figure, notes)) for label, text, figure in lines)
+        sections.append(_section(title, told))
+    costs = cost_lines(board.key, prices, notes)
+    sections.append(_section("Prices of one GPU, as of their dates: no quotes", costs))
+    if board.notes:
+        sections.append([f"Note: {board.notes}"])
+    sections.append(notes.lines())
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _title(board: Board, notes: SourceNotes) -> list[str]:
+    year = "" if board.release_year is None else str(board.release_year)
+    about = (board.vendor, board.architecture, board.form_factor, year)
+    names = ", ".join((*board.names, *board.other_names))
+    called = (
+        f"{names}  {_origin(board, 'names', notes)}" if names else "what drivers call it is unknown"
+    )
+    return [board.key, f"  {', '.join(filter(None, about))}", f"  {called}"]
+
+
+def _origin(board: Board, figure: str, notes: SourceNotes) -> str:
+    origin = board.origin(figure)
+    return f"{origin.kind} {notes.mark(origin.source)}".rstrip()
+
+
+def _limits(board: Board) -> Iterator[_Line]:
+    nominal, bandwidth = board.nominal_memory_bytes, board.memory_bandwidth_bytes_per_second
+    yield "memory", f"{board.memory_bytes / _GIB:.2f} GiB {board.memory_type}", "memory_mib"
+    if nominal is not None:
+        yield "memory on the box", f"{short_number(nominal / 1e9)} GB", "memory_gb"
+    yield "memory bandwidth", f"{short_number(bandwidth / 1e9)} GB/s", "memory_bandwidth_gbs"
+    if board.l2_bytes is not None:
+        yield "L2 cache", f"{short_number(board.l2_bytes / 1e6)} MB", "l2_mb"
+    yield "SMs" if board.vendor == "NVIDIA" else "compute units", str(board.sm_count), "sm_count"
+    if board.sm_clock_maximum_hertz is not None:
+        clock = short_number(board.sm_clock_maximum_hertz / 1e6)
+        yield "highest SM clock", f"{clock} MHz", "sm_clock_maximum_mhz"
+    yield "power limit", f"{short_number(board.power_limit_watts)} W", "power_limit_watts"
+    link = f"gen{board.pcie_generation} x{board.pcie_width}"
+    yield "PCIe", f"{link}, {board.pcie_bytes_per_second / 1e9:.1f} GB/s one way", "pcie_generation"
+    if board.link_bytes_per_second:
+        yield from _links(board)
+
+
+def _links(board: Board) -> Iterator[_Line]:
+    is_nvlink = board.nvlink_generation is not None
+    name = f"NVLink {board.nvlink_generation}" if is_nvlink else "Infinity Fabric"
+    figure = "nvlink_total_gbs" if is_nvlink else "infinity_fabric_total_gbs"
+    yield name, f"{short_number(board.link_bytes_per_second / 1e9)} GB/s one way", figure
+    if board.linked_gpu_count is not None:
+        yield "GPUs that it joins", f"at most {board.linked_gpu_count}", "linked_gpus"
+
+
+def _peaks(board: Board) -> Iterator[_Line]:
+    for precision, label in _PEAKS.items():
+        peak = board.peak_per_second.get(precision)
+        if peak is not None:
+            yield label, short_number(peak / 1e12), f"dense_peak_tera.{precision}"
+
+
+def _achieved(board: Board) -> Iterator[_Line]:
+    for kind, label in _EFFICIENCIES.items():
+        for precision, ratio in getattr(board.efficiency, kind).items():
+            yield f"{label}, {precision}", f"{ratio:.3f}", f"efficiency.{kind}.{precision}"
+
+
+def _sums(board: Board) -> Iterator[_Line]:
+    for count, cost in board.all_reduce.items():
+        text = f"{cost.bytes_per_second / 1e9:.1f} GB/s, {cost.small_message_seconds * 1e6:.1f} us"
+        yield f"{count} GPUs", text, f"all_reduce.{count}"
+
+
+def _slices(board: Board) -> Iterator[_Line]:
+    for profile in board.mig_profiles:
+        memory = "" if profile.memory_bytes is None else f"{profile.memory_bytes / _GIB:.2f} GiB"
+        parts = [
+            "SMs unknown" if profile.sm_count is None else f"{profile.sm_count} SMs",
+            f"about {memory}" if profile.is_memory_assumed and memory else memory,
+            f"at most {profile.maximum_count}",
+        ]
+        yield profile.name, ", ".join(filter(None, parts)), "mig_profiles"
+
+
+def _section(title: str, lines: Iterable[_Line]) -> list[str]:
+    cells = list(lines)
+    if not cells:
+        return []
+    first, second = (max(len(line[at]) for line in cells) for at in (0, 1))
+    rows = (f"  {a.ljust(first)}  {b.ljust(second)}  {c}".rstrip() for a, b, c in cells)
+    return [title, *rows]

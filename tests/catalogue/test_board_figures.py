@@ -1,0 +1,202 @@
+"""The figures of boards agree with each other and tell where they come from."""
+
+import itertools
+import math
+
+import pytest
+
+from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.efficiency import Efficiency
+from rightsizer.catalogue.origin import OriginKind
+from rightsizer.catalogue.precision import Precision
+
+BOARDS = built_in().boards
+EVERY = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS.keys())
+TENSOR_LADDER = (Precision.TF32, Precision.BF16, Precision.FP8, Precision.FP4)
+
+
+@EVERY
+def test_a_narrower_format_is_about_twice_as_fast(board: Board) -> None:
+    """Or as fast, or four times as a GeForce, whose fp8 is slow, in fp4; never slower."""
+    peaks = [board.peak_per_second[each] for each in TENSOR_LADDER if each in board.peak_per_second]
+    for wider, narrower in itertools.pairwise(peaks):
+        assert 1.0 <= narrower / wider <= 4.0
+    assert board.peak_per_second[Precision.FP32] <= board.peak_per_second[Precision.BF16]
+
+
+@EVERY
+def test_a_peak_is_what_its_clock_and_its_width_allow(board: Board) -> None:
+    """An SM does a whole number of operations a cycle, at a clock near its highest."""
+    assert board.sm_clock_maximum_hertz is not None
+    each = board.peak_per_second[Precision.BF16] / board.sm_count / board.sm_clock_maximum_hertz
+    # 2^8 for Pascal's vectors to 2^13 for Blackwell's tensor cores, and boost clocks differ.
+    assert 2**8 * 0.7 < each < 2**13 * 1.3
+
+
+@EVERY
+def test_what_the_driver_shows_is_near_what_the_box_says(board: Board) -> None:
+    """Some boards lose a part to error correction; none shows more than GiB for GB."""
+    assert board.nominal_memory_bytes is not None
+    shown = board.memory_bytes / 2**30
+    assert (
+        0.92 * board.nominal_memory_bytes / 1e9 <= shown <= 1.001 * board.nominal_memory_bytes / 1e9
+    )
+
+
+@EVERY
+def test_what_is_achieved_is_a_part(board: Board) -> None:
+    """Of each peak, and of the bandwidth in each format, whether measured or assumed."""
+    for precision in Precision:
+        assert 0.2 < board.efficiency.gemm_ratio(precision) <= 0.9
+        assert 0.4 < board.efficiency.weight_read_ratio(precision) <= 0.9
+        assert 0.4 < board.efficiency.decode_attention_ratio(precision) <= 0.9
+    assert board.efficiency.gemm.keys() <= board.peak_per_second.keys()
+    assert 0.5 < board.efficiency.power_cap_ratio <= 1.0
+    achieved = board.achieved(Precision.BF16)
+    assert achieved is not None
+    assert achieved < board.peak_per_second[Precision.BF16]
+
+
+@EVERY
+def test_sums_over_gpus_cost_what_the_way_allows(board: Board) -> None:
+    """Never more than a GPU can send; over more GPUs a small message takes longer."""
+    assert sorted(board.all_reduce) == [2, 4, 8]
+    most = max(board.link_bytes_per_second, board.pcie_bytes_per_second)
+    delays = [board.all_reduce[count].small_message_seconds for count in (2, 4, 8)]
+    # Switches that add let eight H200 pass what one can send alone.
+    assert all(0 < each.bytes_per_second <= 1.03 * most for each in board.all_reduce.values())
+    assert delays == sorted(delays)
+    assert 5e-6 < delays[0] < delays[-1] < 50e-6
+
+
+@EVERY
+def test_shares_of_a_kind_of_slice_fill_the_board(board: Board) -> None:
+    """The whole is a profile too, and as many of the smallest as fit leave at most a quarter."""
+    if not board.mig_profiles:
+        return
+    whole, smallest = board.mig_profiles[-1], board.mig_profiles[0]
+    assert (whole.compute_share, whole.memory_share, whole.maximum_count) == (1.0, 1.0, 1)
+    assert smallest.compute_share * smallest.maximum_count == pytest.approx(1.0)
+    assert smallest.memory_share * smallest.maximum_count >= 0.75
+    assert [each.compute_share for each in board.mig_profiles] == sorted(
+        each.compute_share for each in board.mig_profiles
+    )
+
+
+@EVERY
+def test_a_slice_shows_a_little_less_than_its_share(board: Board) -> None:
+    """And its name says about as much, in GB that mean GiB."""
+    for profile in board.mig_profiles:
+        assert profile.memory_bytes is not None
+        assert 0.9 < profile.memory_bytes / (board.memory_bytes * profile.memory_share) < 1.0
+        named = int(profile.name.partition(".")[2].removesuffix("gb"))
+        assert profile.memory_bytes / 2**30 == pytest.approx(named, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("key", "profile", "mib"),
+    [
+        ("A100-SXM4-40GB", "1g.5gb", 4864),
+        ("A100-SXM4-40GB", "2g.10gb", 9984),
+        ("A100-SXM4-80GB", "2g.20gb", 20070),
+        ("H200-SXM-141GB", "3g.71gb", 71475),
+    ],
+)
+def test_reckoned_slices_show_what_real_ones_do(key: str, profile: str, mib: float) -> None:
+    """As slices of real boards were seen to show."""
+    (found,) = (each for each in BOARDS[key].mig_profiles if each.name == profile)
+
+    assert found.memory_bytes == pytest.approx(mib * 2**20, rel=0.01)
+
+
+@EVERY
+def test_every_figure_tells_where_it_comes_from(board: Board) -> None:
+    """What is verified names figures that are there, and nothing is without a source."""
+    for figure in board.verified:
+        assert board.origin(figure).kind is OriginKind.VERIFIED
+        head, _, part = figure.partition(".")
+        assert head != "dense_peak_tera" or Precision(part) in board.peak_per_second
+    for figure in ("names", "memory_mib", "sm_count", "efficiency.gemm.bf16", "all_reduce.8"):
+        assert board.origin(figure).source
+    assert board.origin("l2_mb").kind is OriginKind.RECALLED
+
+
+def test_what_was_measured_is_told_from_what_is_assumed() -> None:
+    """Figure by figure: an H100 was never measured in fp32, nor a GB200 in eights."""
+    kinds = {
+        (key, figure): BOARDS[key].origin(figure).kind
+        for key, figure in (
+            ("H100-SXM5-80GB", "efficiency.gemm.bf16"),
+            ("H100-SXM5-80GB", "efficiency.gemm.fp32"),
+            ("GB200", "all_reduce.4"),
+            ("GB200", "all_reduce.8"),
+        )
+    }
+
+    assert list(kinds.values()) == [
+        OriginKind.MEASURED,
+        OriginKind.ASSUMED,
+        OriginKind.MEASURED,
+        OriginKind.ASSUMED,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "cap"),
+    [
+        ("T4", math.sqrt(70 / (1.9 * 65))),
+        ("H100-PCIE-80GB", math.sqrt(350 / (0.7 * 756.5))),
+        ("A100-PCIE-40GB", math.sqrt(250 / (1.25 * 312))),
+        ("A100-SXM4-40GB", 1.0),
+        ("L40S", 1.0),
+    ],
+)
+def test_a_low_power_limit_takes_from_what_is_assumed(key: str, cap: float) -> None:
+    """With the root of what is lacking; what was measured has it in it already."""
+    board = BOARDS[key]
+
+    assert board.efficiency.power_cap_ratio == pytest.approx(cap)
+    assert board.efficiency.gemm_ratio(Precision.BF16) == pytest.approx(
+        board.achievable_compute_ratio * cap
+    )
+
+
+def test_a_bridge_joins_two_and_the_bus_the_rest() -> None:
+    """Four PCIe boards talk over PCIe, however fast the bridges between pairs are."""
+    board = BOARDS["H100-PCIE-80GB"]
+
+    assert board.all_reduce[2].bytes_per_second > board.pcie_bytes_per_second
+    assert board.all_reduce[4].bytes_per_second < board.pcie_bytes_per_second
+    assert board.origin("all_reduce.4").source.startswith("PCIe 5")
+
+
+def test_a_format_without_a_figure_takes_that_of_the_likest() -> None:
+    """The next wider one; int8 goes as fp8, and either as bf16 where nothing else is known."""
+    efficiency = Efficiency(gemm={Precision.BF16: 0.7, Precision.FP8: 0.5})
+
+    assert efficiency.gemm_ratio(Precision.INT8) == 0.5
+    assert efficiency.gemm_ratio(Precision.FP4) == 0.5
+    assert efficiency.gemm_ratio(Precision.TF32) == 0.7
+    assert BOARDS["A100-SXM4-80GB"].efficiency.gemm_ratio(Precision.INT8) == 0.839
+
+
+def test_a_peak_that_a_board_does_not_have_is_none() -> None:
+    """But for fp16 that sums in fp16, which every board does at least as fast as in fp32."""
+    assert BOARDS["T4"].peak(Precision.FP8) is None
+    assert BOARDS["T4"].achieved(Precision.FP8) is None
+    assert BOARDS["T4"].peak(Precision.FP16_ACC16) == 65e12
+    assert BOARDS["RTX4090"].peak(Precision.FP16_ACC16) == pytest.approx(330.3e12)
+
+
+def test_boards_before_ampere_do_not_know_bfloat16() -> None:
+    """They have fp16 in its place; AMD's know both."""
+    assert not BOARDS["T4"].computes_in_bf16
+    assert not BOARDS["V100-SXM2-32GB"].computes_in_bf16
+    assert BOARDS["A100-SXM4-80GB"].computes_in_bf16
+    assert BOARDS["MI300X"].computes_in_bf16
+
+
+def test_a_profile_may_do_without_what_a_slice_shows() -> None:
+    """As the simulator and operators make them."""
+    assert MigProfile("1g.10gb", 1 / 7, 1 / 8, None, 7).memory_bytes is None

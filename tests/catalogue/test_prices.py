@@ -1,0 +1,114 @@
+"""What boards cost: packaged prices with their dates, and what follows where nobody says."""
+
+import dataclasses
+
+import pytest
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.price import Assumption, OnDemand, Price, Reserved
+from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices_file import built_in_prices
+
+PRICES = built_in_prices()
+EVERY = pytest.mark.parametrize("price", PRICES.by_board.values(), ids=PRICES.by_board.keys())
+
+
+@EVERY
+def test_a_price_is_plausible_and_has_its_date(price: Price) -> None:
+    """Rising from lowest to highest, spot below on demand, with dates and sources beside."""
+    assert price.key in built_in().boards
+    assert price.on_demand is not None or price.purchases
+    if price.on_demand is not None:
+        low, high = price.on_demand.low_dollars_per_hour, price.on_demand.high_dollars_per_hour
+        assert 0.1 <= low <= price.on_demand.median_dollars_per_hour <= high <= 20
+        assert price.dates
+        assert price.sources
+        assert price.clouds
+        assert price.period != "undated"
+        large = price.on_demand.hyperscaler_dollars_per_hour
+        assert large is None or low <= large <= high
+        assert (price.spot_dollars_per_hour or 0.0) < high
+    for purchase in price.purchases:
+        assert 500 <= purchase.dollars <= 60_000
+        assert purchase.date
+        assert purchase.source
+    assert not price.is_stated
+
+
+@EVERY
+def test_a_board_costs_hundreds_of_hours_to_buy(price: Price) -> None:
+    """Between some weeks and some years of renting it: a slip of a digit would show."""
+    hourly, whole = price.dollars_per_hour, price.purchase_dollars
+    if hourly is not None and whole is not None:
+        assert 500 < whole / hourly < 40_000
+
+
+def test_what_nobody_says_is_none() -> None:
+    """Neither a price of zero nor one of some board alike."""
+    assert PRICES.of("H200-NVL-141GB") is None
+    assert PRICES.dollars_per_hour("H200-NVL-141GB") is None
+    assert PRICES.reserved("H200-NVL-141GB", 1) is None
+    assert PRICES.dollars_per_hour("RTX4090") is None
+    assert PRICES.reserved("RTX4090", 1) is None
+    assert PRICES.of("RTX4090") is not None
+    assert PRICES.reserved("T4", 2) is None
+    assert Price("X").purchase_dollars is None
+
+
+def test_a_commitment_is_a_usual_discount_and_says_so() -> None:
+    """With the range that discounts lie in; longer ones are cheaper."""
+    one, three = PRICES.reserved("T4", 1), PRICES.reserved("T4", 3)
+
+    assert one is not None
+    assert three is not None
+    assert one.is_assumed
+    assert one.dollars_per_hour == pytest.approx(0.92 * 0.7)
+    assert (one.low_dollars_per_hour, one.high_dollars_per_hour) == (
+        pytest.approx(0.92 * 0.6),
+        pytest.approx(0.92 * 0.8),
+    )
+    assert three.dollars_per_hour < one.dollars_per_hour
+    assert PRICES.reserved_source
+
+
+def test_a_commitment_that_somebody_offers_is_no_assumption() -> None:
+    """Even where nobody says what it costs without one."""
+    offered = Price("X", reserved_dollars_per_hour={1: 1.5})
+    prices = Prices({"X": offered}, PRICES.on_premises, PRICES.reserved_discounts)
+
+    assert prices.reserved("X", 1) == Reserved(1.5, 1.5, 1.5, is_assumed=False)
+    assert prices.reserved("X", 3) is None
+
+
+def test_owning_takes_what_is_usual_within_a_range() -> None:
+    """Every figure of section "money": years, server, power, building, people, use."""
+    figures = dataclasses.asdict(PRICES.on_premises)
+
+    assert figures.pop("source")
+    assert figures["years"]["value"] == 4
+    assert all(each["low"] < each["value"] < each["high"] for each in figures.values())
+    assert PRICES.on_premises.pue_ratio == Assumption(1.4, 1.3, 1.56)
+
+
+def test_a_rack_with_shared_cooling_takes_less_power_beside_its_gpus() -> None:
+    """What a node adds is known of some boards."""
+    factors = {
+        key: PRICES.by_board[key].node_power_factor for key in ("GB200", "A100-SXM4-80GB", "T4")
+    }
+
+    assert factors == {"GB200": 1.4, "A100-SXM4-80GB": 2.0, "T4": None}
+
+
+@pytest.mark.parametrize(
+    ("dates", "period"),
+    [
+        ((), "undated"),
+        (("last week",), "undated"),
+        (("2025-03-07",), "2025-03"),
+        (("2025-03-07", "between 2025-09 and 2026-08"), "2025-03 to 2026-08"),
+        (("2022 to 2023",), "2022 to 2023"),
+    ],
+)
+def test_dates_make_a_period(dates: tuple[str, ...], period: str) -> None:
+    """From the first month to the last that any of them names."""
+    assert Price("X", OnDemand(1, 1, 1), dates=dates).period == period

@@ -1,0 +1,133 @@
+"""The columns of the export: named once, told in their document, and true to the window."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Final
+
+from readings import EPOCH, MINUTE, gpu
+from rightsizer.domain.block import Blocks, Measure
+from rightsizer.domain.device import MigInstance
+from rightsizer.domain.histogram import Histogram
+from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
+from rightsizer.domain.units import seconds
+from rightsizer.domain.window import Window
+from rightsizer.publish.export.columns import COLUMNS, Kind
+from rightsizer.publish.export.documentation import export_document
+from rightsizer.publish.export.row import ExportRow
+
+DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "export.md"
+TYPES: Final = {
+    Kind.TEXT: str,
+    Kind.TEXTS: tuple,
+    Kind.INTEGER: int,
+    Kind.NUMBER: float,
+}
+
+
+def full_row() -> ExportRow:
+    """A row in which nothing is missing, and no two figures are the same."""
+    times = iter(range(1, 10_000))
+    halves = {measure: next(times) / 1024 for measure in Measure}
+    histogram = Histogram({17: 1.0, 40: 1.0})
+    window = Window(
+        "MIG-1",
+        EPOCH,
+        EPOCH + 5 * MINUTE,
+        states={state: next(times) * 10**9 for state in State},
+        conditions={condition: next(times) * 10**9 for condition in Condition},
+        tiers={tier: next(times) * 10**9 for tier in Tier},
+        saturated={resource: next(times) * 10**9 for resource in Resource},
+        pressed={resource: next(times) * 10**9 for resource in Resource},
+        waste_seconds={cause: float(next(times)) for cause in Cause},
+        waste_joules={cause: float(next(times)) for cause in Cause},
+        used_seconds=float(next(times)),
+        used_joules=float(next(times)),
+        energy_joules=float(next(times)),
+        demands=dict.fromkeys(Resource, histogram),
+        blocks=Blocks.of_one(EPOCH, 300.0, halves, {key: 2 * halves[key] for key in halves}),
+    )
+    device = gpu(3, uuid="MIG-1", mig=MigInstance("GPU-1", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
+    return ExportRow(window, device, ("slurm/a", "slurm/b"))
+
+
+def test_the_document_is_the_tables_own(golden: Callable[[str | Path, str], None]) -> None:
+    """docs/export.md is what the columns say; `make golden` writes it."""
+    golden(DOCUMENT, export_document())
+
+
+def test_every_column_has_a_name_of_its_own_and_an_explanation() -> None:
+    """Units stand in the names of numbers."""
+    names = [column.name for column in COLUMNS]
+
+    assert len(names) == len(set(names))
+    assert all(column.help.endswith(".") for column in COLUMNS)
+    assert not [
+        column.name
+        for column in COLUMNS
+        if column.kind is Kind.NUMBER
+        and not column.name.endswith(("_seconds", "_joules", "_ratio", "_bytes"))
+    ]
+
+
+def test_every_column_holds_what_it_says() -> None:
+    """In a row in which nothing is missing, each has a value of its kind."""
+    row = full_row()
+    values = {column.name: (column.kind, column.value(row)) for column in COLUMNS}
+
+    assert [name for name, (kind, value) in values.items() if type(value) is not TYPES[kind]] == []
+
+
+def test_every_word_of_a_window_has_its_columns() -> None:
+    """No sum of a window is left out, and each stands under its own name."""
+    row = full_row()
+    found = {column.name: column.value(row) for column in COLUMNS}
+    window = row.window
+
+    for group, name in (
+        (window.states, "{}_seconds"),
+        (window.conditions, "{}_seconds"),
+        (window.tiers, "{}_tier_seconds"),
+        (window.saturated, "{}_saturated_seconds"),
+        (window.pressed, "{}_pressed_seconds"),
+    ):
+        assert {key: found[name.format(key)] for key in group} == {
+            key: seconds(time) for key, time in group.items()
+        }
+    assert {cause: found[f"waste_{cause}_seconds"] for cause in Cause} == window.waste_seconds
+    assert {cause: found[f"waste_{cause}_joules"] for cause in Cause} == window.waste_joules
+    assert found["used_seconds"] == window.used_seconds
+    assert (found["used_joules"], found["energy_joules"]) == (
+        window.used_joules,
+        window.energy_joules,
+    )
+    assert {found[f"{resource}_max_ratio"] for resource in Resource} == {0.4}
+    assert {found[f"{resource}_p50_ratio"] for resource in Resource} == {0.17}
+    assert (found["busy_mean_ratio"], found["busy_peak_ratio"]) == (1 / 1024, 2 / 1024)
+    sums = {field.name for field in fields(Window)} - {"uuid", "start", "end", "compute_at_least"}
+    assert sums == {
+        "states",
+        "conditions",
+        "tiers",
+        "saturated",
+        "pressed",
+        "waste_seconds",
+        "waste_joules",
+        "used_seconds",
+        "used_joules",
+        "energy_joules",
+        "demands",
+        "blocks",
+    }
+
+
+def test_what_is_not_known_is_missing() -> None:
+    """Never 0: no device, no energy, no use, no holder."""
+    row = ExportRow(Window("GPU-0", EPOCH, EPOCH + MINUTE, {State.UNKNOWN: MINUTE}), None)
+    found = {column.name: column.value(row) for column in COLUMNS}
+    missing = {name for name, value in found.items() if value is None}
+
+    assert {"gpu", "model", "energy_joules", "used_joules", "waste_idle_joules"} <= missing
+    assert {"compute_p50_ratio", "busy_mean_ratio", "memory_peak_bytes"} <= missing
+    assert found["holders"] == ()
+    assert (found["unknown_seconds"], found["productive_seconds"]) == (60.0, 0.0)
