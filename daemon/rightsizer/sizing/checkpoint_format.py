@@ -1,0 +1,79 @@
+"""The number format of a checkpoint, from its `config.json`."""
+
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.configuration import Configuration
+from rightsizer.sizing.number_format import NumberFormat
+
+__all__ = ["checkpoint_format"]
+
+_TYPES: Final = MappingProxyType(
+    {
+        "float32": NumberFormat.FP32,
+        "bfloat16": NumberFormat.BF16,
+        "float16": NumberFormat.FP16,
+        "float8_e4m3fn": NumberFormat.FP8,
+    }
+)
+_METHODS: Final = MappingProxyType(
+    {
+        "fp8": NumberFormat.FP8,
+        "fbgemm_fp8": NumberFormat.FP8,
+        "awq": NumberFormat.INT4,
+        "mxfp4": NumberFormat.INT4,
+        "nvfp4": NumberFormat.NVFP4,
+    }
+)
+"""mxfp4 takes 4.25 bits, as int4 in groups of 128 does."""
+_WIDTHS: Final = MappingProxyType({4: NumberFormat.INT4, 8: NumberFormat.INT8})
+_HALF = 16
+
+
+def checkpoint_format(config: Configuration) -> NumberFormat | None:
+    """What the weights are kept in; `None` where the file does not say.
+
+    Raises:
+        RequirementError: they are quantized in a way that is not known.
+    """
+    asked = config.part("quantization_config")
+    if not asked:
+        return _TYPES.get(config.text("torch_dtype") or config.text("dtype"))
+    inner = Configuration(asked, {})
+    method = inner.text("quant_method").lower()
+    found = _METHODS.get(method) or _by_method(method, inner)
+    if found is None:
+        raise RequirementError(
+            f"config.json: quantization_config: '{method}' is not known;"
+            " leave it out and give precision.weights in the plan"
+        )
+    return found
+
+
+def _by_method(method: str, config: Configuration) -> NumberFormat | None:
+    if method in {"bitsandbytes", ""} and config.is_set("load_in_4bit"):
+        is_double = config.is_set("bnb_4bit_use_double_quant")
+        return NumberFormat.NF4_DOUBLE_QUANTIZED if is_double else NumberFormat.NF4
+    if method in {"bitsandbytes", ""} and config.is_set("load_in_8bit"):
+        return NumberFormat.INT8
+    if method == "gptq":
+        return _WIDTHS.get(config.whole("bits") or 4)
+    if method == "modelopt":
+        is_fp4 = "FP4" in config.text("quant_algo").upper()
+        return NumberFormat.NVFP4 if is_fp4 else NumberFormat.FP8
+    if method == "compressed-tensors":
+        return _compressed(config)
+    return None
+
+
+def _compressed(config: Configuration) -> NumberFormat | None:
+    """llm-compressor's checkpoints: the first group's weights speak for all."""
+    groups = Configuration(config.part("config_groups"), {})
+    for key in groups.values:
+        weights = Configuration(Configuration(groups.part(key), {}).part("weights"), {})
+        width = weights.whole("num_bits") or _HALF
+        if weights.text("type") == "float":
+            return NumberFormat.FP8 if width == max(_WIDTHS) else NumberFormat.NVFP4
+        return _WIDTHS.get(width)
+    return None

@@ -1,0 +1,81 @@
+"""Requirements that contradict themselves, each told by its key and with what would mend it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.requirement import Requirement, Task
+from rightsizer.sizing.soundness import check_model, layout_fault
+
+__all__ = ["LORA_TARGETS", "check_requirement"]
+
+LORA_TARGETS: Final = ("q", "k", "v", "o", "gate", "up", "down", "head")
+_UNTRAINABLE: Final = frozenset(
+    {
+        NumberFormat.INT8,
+        NumberFormat.INT4,
+        NumberFormat.NF4,
+        NumberFormat.NF4_DOUBLE_QUANTIZED,
+        NumberFormat.Q4_K_M,
+    }
+)
+"""Formats that weights cannot be updated in; fp8 and nvfp4 are multiplied in beside 16 bits."""
+_ZERO_STAGES: Final = 3
+
+
+def check_requirement(requirement: Requirement) -> None:
+    """Accept a requirement that can be met by some GPU.
+
+    Raises:
+        RequirementError: none can; all that is wrong with it, one line each.
+    """
+    check_model(requirement.model)
+    faults = [*_load(requirement)]
+    if requirement.task.trains:
+        faults += _training(requirement)
+    if requirement.task in {Task.FINETUNE_LORA, Task.FINETUNE_QLORA}:
+        faults += _adapters(requirement)
+    if requirement.parallel is not None:
+        fault = layout_fault(requirement.model, requirement.parallel)
+        faults += [fault] if fault else []
+    if faults:
+        raise RequirementError("\n".join(faults))
+
+
+def _load(requirement: Requirement) -> Iterator[str]:
+    load = requirement.load
+    for key in ("input_tokens", "concurrency", "tokens_per_second", "ttft_ms", "tpot_ms"):
+        value = getattr(load, key)
+        if value is not None and not value > 0:
+            yield f"load.{key}: {value:g} is not above 0; give what is asked for, or leave it out"
+    if not load.output_tokens >= 0:
+        yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"
+
+
+def _training(requirement: Requirement) -> Iterator[str]:
+    training, weights = requirement.training, requirement.precision.weights
+    for key in ("micro_batch", "global_batch", "sequence", "tokens"):
+        value = getattr(training, key)
+        if value is not None and not value > 0:
+            yield f"training.{key}: {value:g} is not above 0; give it, or leave it out"
+    if not 0 <= training.zero_stage <= _ZERO_STAGES:
+        yield f"training.zero_stage: {training.zero_stage} is none of 0, 1, 2, 3"
+    if requirement.task is Task.TRAINING and weights in _UNTRAINABLE:
+        yield (
+            f"precision.weights: {weights} cannot be trained; take bf16 or fp8,"
+            " or the task finetune-qlora"
+        )
+
+
+def _adapters(requirement: Requirement) -> Iterator[str]:
+    lora = requirement.lora
+    if not isinstance(requirement.model, Transformer):
+        yield f"task: {requirement.task} is for transformers; take training"
+    if lora.rank < 1:
+        yield f"lora.rank: {lora.rank} is less than 1; 8 is usual"
+    unknown = [target for target in lora.targets if target not in LORA_TARGETS]
+    if unknown or not lora.targets:
+        named = ", ".join(unknown) or "none"
+        yield f"lora.targets: {named} is not known; take some of {', '.join(LORA_TARGETS)}"

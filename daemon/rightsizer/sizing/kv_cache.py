@@ -1,0 +1,83 @@
+"""What attention keeps of each token: the KV cache of multi-head, grouped and latent attention."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.sizing.models import Model, Transformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import head_dimension, key_value_heads
+from rightsizer.sizing.requirement import Parallelism, Precisions
+
+__all__ = ["BLOCK_TOKENS", "KvCache", "kv_cache", "kv_cache_bytes_per_token", "kv_cache_format"]
+
+BLOCK_TOKENS: Final = 16
+"""Caches are handed out in blocks of so many tokens (vLLM's default)."""
+
+_EIGHT_BITS_OR_LESS: Final = frozenset({NumberFormat.FP8, NumberFormat.NVFP4})
+_SINGLE: Final = Parallelism()
+
+
+@dataclass(frozen=True, slots=True)
+class KvCache:
+    """What one GPU keeps of a request, by how long it is."""
+
+    bytes_per_token: float
+    """Of the layers that look back at everything."""
+    windowed_bytes_per_token: float = 0.0
+    window_tokens: float = math.inf
+
+    def request_bytes(self, tokens: float) -> float:
+        """Of one request with so many tokens, in whole blocks."""
+        whole = _in_blocks(tokens)
+        within = min(whole, _in_blocks(self.window_tokens))
+        windowed = self.windowed_bytes_per_token * within if self.windowed_bytes_per_token else 0.0
+        return self.bytes_per_token * whole + windowed
+
+
+def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _SINGLE) -> KvCache:
+    """The cache on the fullest GPU of a layout; empty for a model that keeps none.
+
+    Tensor parallelism divides the heads of keys and values, up to one a GPU. What latent attention
+    keeps has no heads and stays whole on each.
+    """
+    if not isinstance(model, Transformer):
+        return KvCache(0.0)
+    layers = model.layers if model.cached_layers is None else model.cached_layers
+    if model.kv_lora_rank:
+        width = float(model.kv_lora_rank + model.rope_head_dim)
+    else:
+        heads = key_value_heads(model)
+        width = 2.0 * heads * head_dimension(model) / min(layout.tensor, heads)
+    layer_bytes = width * number_format.bytes_per_parameter
+    staged = math.ceil(layers / layout.pipeline)
+    if model.sliding_window is None:
+        return KvCache(staged * layer_bytes)
+    windowed = layers if model.windowed_layers is None else min(model.windowed_layers, layers)
+    part = windowed / layers if layers else 0.0
+    return KvCache(
+        bytes_per_token=staged * (1 - part) * layer_bytes,
+        windowed_bytes_per_token=staged * part * layer_bytes,
+        window_tokens=float(model.sliding_window),
+    )
+
+
+def kv_cache_bytes_per_token(
+    model: Model, precision: Precisions, layout: Parallelism = _SINGLE
+) -> float:
+    """Of one token, while no window has filled, on the fullest GPU of a layout."""
+    cache = kv_cache(model, kv_cache_format(precision), layout)
+    return cache.bytes_per_token + cache.windowed_bytes_per_token
+
+
+def kv_cache_format(precision: Precisions) -> NumberFormat:
+    """As given; else as serving engines choose beside such weights."""
+    if precision.kv_cache is not None:
+        return precision.kv_cache
+    if precision.weights in _EIGHT_BITS_OR_LESS:
+        return NumberFormat.FP8
+    return NumberFormat.FP32 if precision.weights is NumberFormat.FP32 else NumberFormat.BF16
+
+
+def _in_blocks(tokens: float) -> float:
+    return tokens if math.isinf(tokens) else math.ceil(tokens / BLOCK_TOKENS) * BLOCK_TOKENS

@@ -1,0 +1,129 @@
+"""What a model is made of, as far as its size and speed depend on it."""
+
+from dataclasses import dataclass
+
+__all__ = [
+    "ConvolutionalNetwork",
+    "Diffusion",
+    "Model",
+    "Recommender",
+    "Transformer",
+    "VisionTransformer",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Transformer:
+    """A decoder, or an encoder, of tokens."""
+
+    layers: int
+    hidden: int
+    heads: int
+    vocab: int
+    name: str = ""
+    parameters: float | None = None
+    """As published; counted from the shape where it is not given."""
+    active_parameters: float | None = None
+    """Used for one token of a mixture of experts."""
+    kv_heads: int | None = None
+    """As many as heads where it is not given."""
+    head_dim: int | None = None
+    """Hidden by heads where it is not given."""
+    ffn: int | None = None
+    """Width of the feed-forward part, of one expert where there are several; four times the hidden
+    width where it is not given."""
+    gated_ffn: bool = True
+    """Three matrices (SwiGLU) or two (GELU)."""
+    tied_embeddings: bool = False
+    attention_bias: bool = False
+    query_key_norm: bool = False
+    experts: int = 1
+    experts_per_token: int = 1
+    shared_experts: int = 0
+    """Experts that every token passes, each as wide as one of the others."""
+    dense_layers: int = 0
+    """Layers of a mixture of experts that have one plain feed-forward part."""
+    dense_ffn: int | None = None
+    sliding_window: int | None = None
+    """Tokens that a windowed layer looks back."""
+    windowed_layers: int | None = None
+    """How many layers are windowed; all where a window is given and this is not."""
+    kv_lora_rank: int | None = None
+    """Of multi-head latent attention."""
+    rope_head_dim: int = 0
+    """The part of a head that multi-head latent attention keeps uncompressed."""
+    query_lora_rank: int | None = None
+    value_head_dim: int | None = None
+    cached_layers: int | None = None
+    """Layers with a KV cache; all where it is not given, none in an encoder."""
+    assumed: frozenset[str] = frozenset()
+    """Keys that nobody gave and that were taken as is usual for a model of this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionalNetwork:
+    """A network of convolutions over images."""
+
+    parameters: float
+    forward_flops: float
+    """Of one image: two for each multiply-add."""
+    name: str = ""
+    activation_bytes: float | None = None
+    """That training keeps of one image in 16 bits; from the FLOPs where it is not given."""
+    image: int = 224
+
+
+@dataclass(frozen=True, slots=True)
+class VisionTransformer:
+    """A transformer over patches of an image."""
+
+    layers: int
+    hidden: int
+    heads: int
+    name: str = ""
+    ffn: int | None = None
+    image: int = 224
+    patch: int = 16
+    classes: int = 1000
+    parameters: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Patches of one image, and the class token."""
+        return (self.image // self.patch) ** 2 + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Diffusion:
+    """A denoiser with its text encoder and the decoder of its latents."""
+
+    parameters: float
+    """Of the denoiser."""
+    forward_flops: float | None = None
+    """Of one denoising step of one image; from parameters and tokens where it is not given."""
+    name: str = ""
+    steps: int = 30
+    guided: bool = True
+    """Whether each step runs twice, with and without the prompt."""
+    text_encoder_parameters: float = 0.0
+    decoder_parameters: float = 8.4e7
+    image: int = 1024
+    latent_scale: int = 8
+    """Pixels by latent pixels, of one side."""
+    latent_patch: int = 2
+    """Latent pixels by tokens, of one side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommender:
+    """Embedding tables and a small dense part."""
+
+    embedding_rows: float
+    embedding_width: int
+    dense_parameters: float
+    name: str = ""
+    lookups: int = 100
+    """Rows that one sample reads."""
+
+
+Model = Transformer | ConvolutionalNetwork | VisionTransformer | Diffusion | Recommender

@@ -1,0 +1,165 @@
+"""How many parameters a model has, and where they are."""
+
+from dataclasses import dataclass
+
+from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    Diffusion,
+    Model,
+    Recommender,
+    Transformer,
+    VisionTransformer,
+)
+
+__all__ = [
+    "ParameterCount",
+    "attention_parameters",
+    "count_parameters",
+    "ffn_width",
+    "head_dimension",
+    "key_value_heads",
+]
+
+_LATENT_HEAD_DIM = 128
+"""Of multi-head latent attention where it is not given (DeepSeek V2 and V3, config.json)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterCount:
+    """Parameters of one model, by where they are."""
+
+    total: float
+    active: float
+    """That one token passes, embedding and head included."""
+    embedding: float = 0.0
+    """The table of the input, which is read and not multiplied with."""
+    head: float = 0.0
+    """The matrix of the output; 0 where it is the embedding."""
+    largest_matrix: float = 0.0
+    largest_unit: float = 0.0
+    """The most that sharded training gathers at a time: one layer, or the embedding."""
+
+    @property
+    def layers(self) -> float:
+        """All but embedding and head."""
+        return self.total - self.embedding - self.head
+
+    @property
+    def linear(self) -> float:
+        """Multiplied with for one token: N_lin of the serving formulas."""
+        return self.active - (self.embedding if self.head else 0.0)
+
+
+def count_parameters(model: Model) -> ParameterCount:
+    """The parameters of a model: as published where they are given, else by its shape."""
+    match model:
+        case Transformer():
+            return _transformer(model)
+        case VisionTransformer():
+            return _vision_transformer(model)
+        case ConvolutionalNetwork():
+            return ParameterCount(model.parameters, model.parameters)
+        case Diffusion():
+            total = model.parameters + model.text_encoder_parameters + model.decoder_parameters
+            return ParameterCount(total, total)
+        case Recommender():
+            table = model.embedding_rows * model.embedding_width
+            active = model.lookups * model.embedding_width + model.dense_parameters
+            return ParameterCount(table + model.dense_parameters, active, embedding=table)
+
+
+def head_dimension(model: Transformer) -> int:
+    """The width of one head; of multi-head latent attention without the rotated part."""
+    if model.head_dim:
+        return model.head_dim
+    return _LATENT_HEAD_DIM if model.kv_lora_rank else model.hidden // model.heads
+
+
+def key_value_heads(model: Transformer) -> int:
+    """Heads of keys and values."""
+    return model.kv_heads or model.heads
+
+
+def ffn_width(model: Transformer) -> int:
+    """The width of the feed-forward part, of one expert where there are several."""
+    return model.ffn or 4 * model.hidden
+
+
+def attention_parameters(model: Transformer) -> float:
+    """The matrices of one layer's attention, biases and norms of queries and keys included."""
+    if model.kv_lora_rank:
+        return _latent_attention(model)
+    width = head_dimension(model)
+    queries = model.heads * width
+    keys = key_value_heads(model) * width
+    count = model.hidden * (2 * queries + 2 * keys)
+    count += queries + 2 * keys if model.attention_bias else 0
+    return float(count + (2 * width if model.query_key_norm else 0))
+
+
+def _latent_attention(model: Transformer) -> float:
+    """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1)."""
+    rank, rope, width = model.kv_lora_rank or 0, model.rope_head_dim, head_dimension(model)
+    values = model.value_head_dim or width
+    queries = model.heads * (width + rope)
+    if model.query_lora_rank:
+        of_queries = model.query_lora_rank * (model.hidden + 1 + queries)
+    else:
+        of_queries = model.hidden * queries
+    compressed = model.hidden * (rank + rope) + rank
+    expanded = rank * model.heads * (width + values)
+    return float(of_queries + compressed + expanded + model.heads * values * model.hidden)
+
+
+def _transformer(model: Transformer) -> ParameterCount:
+    embedding = float(model.vocab * model.hidden)
+    head = 0.0 if model.tied_embeddings else embedding
+    matrices = 3 if model.gated_ffn else 2
+    attention = attention_parameters(model) + 2 * model.hidden
+    expert = float(matrices * model.hidden * ffn_width(model))
+    dense = float(matrices * model.hidden * (model.dense_ffn or ffn_width(model)))
+    mixed_layers = model.layers - model.dense_layers if model.experts > 1 else 0
+    dense_layers = model.layers - mixed_layers
+    router = float(model.hidden * model.experts)
+    mixed = attention + router + (model.experts + model.shared_experts) * expert
+    by_shape = (
+        embedding
+        + head
+        + model.hidden
+        + dense_layers * (attention + (dense if model.experts > 1 else expert))
+        + mixed_layers * mixed
+    )
+    total = model.parameters or by_shape
+    idle = mixed_layers * max(0, model.experts - model.experts_per_token) * expert
+    # A published total may be smaller than what the vocabulary given would take.
+    embedding, head = min(embedding, total / 3), min(head, total / 3)
+    layers = total - embedding - head
+    return ParameterCount(
+        total=total,
+        active=model.active_parameters or max(total - idle, total * _least_active(model)),
+        embedding=embedding,
+        head=head,
+        largest_matrix=max(embedding, float(model.hidden * ffn_width(model))),
+        largest_unit=max(embedding, layers / model.layers),
+    )
+
+
+def _least_active(model: Transformer) -> float:
+    """Where shape and published total disagree, experts still are used in this proportion."""
+    return model.experts_per_token / model.experts
+
+
+def _vision_transformer(model: VisionTransformer) -> ParameterCount:
+    """A class token, learned positions, biases everywhere (arXiv:2010.11929, table 1)."""
+    hidden, ffn = model.hidden, model.ffn or 4 * model.hidden
+    tokens = (model.image // model.patch) ** 2 + 1
+    layer = 4 * hidden * (hidden + 1) + 2 * hidden * ffn + ffn + hidden + 4 * hidden
+    embedding = hidden * (3 * model.patch**2 + 1) + hidden + tokens * hidden
+    by_shape = embedding + model.layers * layer + 2 * hidden + model.classes * (hidden + 1)
+    total = model.parameters or float(by_shape)
+    return ParameterCount(
+        total,
+        total,
+        largest_matrix=float(hidden * ffn),
+        largest_unit=total / model.layers,
+    )

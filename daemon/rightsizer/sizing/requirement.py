@@ -1,0 +1,153 @@
+"""What somebody wants to run: a model, a task, how much of it, and on what."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rightsizer.sizing.models import Model
+from rightsizer.sizing.number_format import NumberFormat
+
+__all__ = [
+    "Growth",
+    "Load",
+    "Lora",
+    "Optimizer",
+    "Parallelism",
+    "Precisions",
+    "Recompute",
+    "Requirement",
+    "Task",
+    "Training",
+]
+
+
+class Task(StrEnum):
+    """What the model does."""
+
+    INFERENCE = "inference"
+    TRAINING = "training"
+    FINETUNE_LORA = "finetune-lora"
+    FINETUNE_QLORA = "finetune-qlora"
+
+    @property
+    def trains(self) -> bool:
+        """Whether there are gradients."""
+        return self is not Task.INFERENCE
+
+
+class Recompute(StrEnum):
+    """Which activations are computed again in the backward pass."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class Optimizer(StrEnum):
+    """How weights are updated, and what is kept for it."""
+
+    ADAMW = "adamw"
+    """With an fp32 master copy beside 16-bit weights."""
+    ADAMW_BF16 = "adamw-bf16"
+    ADAMW_8BIT = "adamw-8bit"
+    SGD = "sgd"
+
+
+@dataclass(frozen=True, slots=True)
+class Precisions:
+    """What is kept in which format."""
+
+    weights: NumberFormat = NumberFormat.BF16
+    kv_cache: NumberFormat | None = None
+    """As serving engines do where it is not given: fp8 beside fp8 or fp4 weights, else bf16."""
+    activations: NumberFormat = NumberFormat.BF16
+    gradients: NumberFormat | None = None
+    """As the optimizer has them where it is not given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of a model that serves."""
+
+    input_tokens: float = 1024.0
+    output_tokens: float = 256.0
+    concurrency: float | None = None
+    """Requests in flight; the most that memory and latency allow where it is not given."""
+    tokens_per_second: float | None = None
+    """Output tokens of all requests together, to be reached."""
+    ttft_ms: float | None = None
+    """The longest time to the first token."""
+    tpot_ms: float | None = None
+    """The longest time between two tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a model is trained."""
+
+    micro_batch: int = 1
+    """Sequences, or images, of one GPU at a time."""
+    global_batch: int | None = None
+    sequence: int = 2048
+    tokens: float | None = None
+    """To be trained on in all."""
+    recompute: Recompute = Recompute.NONE
+    zero_stage: int = 0
+    flash_attention: bool = True
+    fused_loss: bool = False
+    optimizer: Optimizer = Optimizer.ADAMW
+
+
+@dataclass(frozen=True, slots=True)
+class Lora:
+    """Low-rank adapters."""
+
+    rank: int = 8
+    targets: tuple[str, ...] = ("q", "k", "v", "o")
+    """Matrices that have one: of `q`, `k`, `v`, `o`, `gate`, `up`, `down`, `head`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """How a model is spread."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+
+    @property
+    def gpus(self) -> int:
+        """All of them."""
+        return self.tensor * self.pipeline * self.data
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How the load grows."""
+
+    per_month_ratio: float = 0.0
+    months: int = 0
+
+    @property
+    def factor(self) -> float:
+        """The load at the end, of today's."""
+        return float((1.0 + self.per_month_ratio) ** self.months)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Everything that a plan starts from."""
+
+    model: Model
+    task: Task = Task.INFERENCE
+    precision: Precisions = field(default_factory=Precisions)
+    load: Load = field(default_factory=Load)
+    training: Training = field(default_factory=Training)
+    lora: Lora = field(default_factory=Lora)
+    parallel: Parallelism | None = None
+    """`None` to search for the best."""
+    growth: Growth = field(default_factory=Growth)
+    gpus: tuple[str, ...] = ()
+    """Catalogue keys or NVML names; all that are known where there are none."""
+    prices: Mapping[str, float] = field(default_factory=dict)
+    """Dollars an hour by GPU, before those of the catalogue."""

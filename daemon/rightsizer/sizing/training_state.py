@@ -1,0 +1,152 @@
+"""What training keeps from step to step: weights, gradients, optimizer states, adapters."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.sizing.models import Model, Recommender, Transformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import (
+    ParameterCount,
+    ffn_width,
+    head_dimension,
+    key_value_heads,
+)
+from rightsizer.sizing.requirement import Lora, Optimizer, Parallelism, Requirement, Task
+from rightsizer.sizing.weights import placed_parameters, weight_bytes
+
+__all__ = [
+    "TrainingState",
+    "adapter_parameters",
+    "base_format",
+    "training_state",
+]
+
+_MASTER_BYTES: Final = 4.0
+_STATE_BYTES: Final = {
+    Optimizer.ADAMW: 8.0,
+    Optimizer.ADAMW_BF16: 4.0,
+    Optimizer.ADAMW_8BIT: 2.0,
+    Optimizer.SGD: 4.0,
+}
+"""Of one parameter: two moments (arXiv:1910.02054, section 3.1), one with momentum alone."""
+_WITH_MASTER: Final = frozenset({Optimizer.ADAMW, Optimizer.SGD})
+"""Beside 16-bit weights these keep a copy in fp32."""
+_ROW_STATE_BYTES: Final = 4.0
+"""Of one embedding row under row-wise AdaGrad, as recommenders are trained."""
+_SHARDS_OPTIMIZER: Final = 1
+_SHARDS_GRADIENTS: Final = 2
+_SHARDS_WEIGHTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """Bytes on one GPU."""
+
+    weights_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    gathered_bytes: float = 0.0
+    """What fully sharded training gathers and reduces at a time."""
+
+
+def training_state(
+    requirement: Requirement, count: ParameterCount, layout: Parallelism
+) -> TrainingState:
+    """What a training task keeps on the fullest GPU of a layout."""
+    if requirement.task is Task.TRAINING:
+        return _full(requirement, count, layout)
+    return _adapted(requirement, count, layout)
+
+
+def base_format(requirement: Requirement) -> NumberFormat:
+    """The format of the weights that are trained, or that adapters are trained beside.
+
+    Training in fp8 or fp4 keeps its weights in 16 bits and multiplies with copies. QLoRA takes
+    doubly quantized nf4 (arXiv:2305.14314) where no quantized format is asked for.
+    """
+    asked = requirement.precision.weights
+    if requirement.task is Task.FINETUNE_QLORA and not asked.is_quantized:
+        return NumberFormat.NF4_DOUBLE_QUANTIZED
+    if requirement.task is Task.TRAINING and asked.is_quantized:
+        return NumberFormat.BF16
+    return asked
+
+
+def adapter_parameters(model: Model, lora: Lora) -> float:
+    """Parameters of low-rank adapters: rank times input and output width of each matrix."""
+    if not isinstance(model, Transformer):
+        return 0.0
+    hidden, ffn = model.hidden, ffn_width(model)
+    queries = model.heads * head_dimension(model)
+    keys = key_value_heads(model) * head_dimension(model)
+    experts = max(1, model.experts)
+    widths = {
+        "q": hidden + queries,
+        "k": hidden + keys,
+        "v": hidden + keys,
+        "o": hidden + queries,
+        "gate": experts * (hidden + ffn),
+        "up": experts * (hidden + ffn),
+        "down": experts * (hidden + ffn),
+    }
+    layer = sum(widths[target] for target in lora.targets if target in widths)
+    head = hidden + model.vocab if "head" in lora.targets else 0
+    return float(lora.rank * (model.layers * layer + head))
+
+
+def _full(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> TrainingState:
+    training, model = requirement.training, requirement.model
+    base = base_format(requirement)
+    weights = weight_bytes(model, count, base, layout)
+    placed = placed_parameters(model, count, layout)
+    element = _gradient_bytes(requirement, base)
+    gradients = placed * element
+    optimizer = placed * _optimizer_bytes(training.optimizer, base)
+    if isinstance(model, Recommender):
+        # Gradients of embeddings are sparse; their state is one number a row.
+        dense = model.dense_parameters / layout.tensor
+        gradients = dense * element
+        optimizer = dense * _optimizer_bytes(training.optimizer, base)
+        optimizer += model.embedding_rows * _ROW_STATE_BYTES / layout.tensor
+    ranks, stage = layout.data, training.zero_stage
+    gathered = 0.0
+    if stage >= _SHARDS_WEIGHTS and ranks > 1:
+        unit = count.largest_unit / layout.tensor
+        # Two units are gathered, one ahead; gradients of one are reduced in fp32 beside its own.
+        gathered = unit * (2 * base.bytes_per_parameter + _MASTER_BYTES)
+    return TrainingState(
+        weights_bytes=weights / (ranks if stage >= _SHARDS_WEIGHTS else 1),
+        gradients_bytes=gradients / (ranks if stage >= _SHARDS_GRADIENTS else 1),
+        optimizer_bytes=optimizer / (ranks if stage >= _SHARDS_OPTIMIZER else 1),
+        gathered_bytes=gathered,
+    )
+
+
+def _adapted(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> TrainingState:
+    """Frozen weights, and 16 bytes for each parameter of the adapters with AdamW."""
+    model, training = requirement.model, requirement.training
+    frozen = base_format(requirement)
+    adapters = adapter_parameters(model, requirement.lora) / layout.tensor / layout.pipeline
+    trained = NumberFormat.BF16
+    ranks = layout.data if training.zero_stage >= _SHARDS_WEIGHTS else 1
+    gathered = 0.0
+    if ranks > 1:
+        gathered = 2 * count.largest_unit / layout.tensor * frozen.bytes_per_parameter
+    base = weight_bytes(model, count, frozen, layout)
+    return TrainingState(
+        weights_bytes=(base + adapters * trained.bytes_per_parameter) / ranks,
+        gradients_bytes=adapters * _gradient_bytes(requirement, trained) / ranks,
+        optimizer_bytes=adapters * _optimizer_bytes(training.optimizer, trained) / ranks,
+        gathered_bytes=gathered,
+    )
+
+
+def _gradient_bytes(requirement: Requirement, weights: NumberFormat) -> float:
+    asked = requirement.precision.gradients
+    return (asked or weights).bytes_per_parameter
+
+
+def _optimizer_bytes(optimizer: Optimizer, weights: NumberFormat) -> float:
+    is_short = weights is not NumberFormat.FP32
+    master = _MASTER_BYTES if optimizer in _WITH_MASTER and is_short else 0.0
+    return _STATE_BYTES[optimizer] + master

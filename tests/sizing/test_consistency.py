@@ -1,0 +1,68 @@
+"""Requirements that contradict themselves."""
+
+import pytest
+
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.consistency import check_requirement
+from rightsizer.sizing.models import Diffusion, Transformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.requirement import (
+    Load,
+    Lora,
+    Parallelism,
+    Precisions,
+    Requirement,
+    Task,
+    Training,
+)
+from sizing_models import published
+
+LLAMA_8B = published("Llama-3.1-8B")
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        Requirement(LLAMA_8B),
+        Requirement(LLAMA_8B, Task.TRAINING, Precisions(NumberFormat.FP8)),
+        Requirement(LLAMA_8B, Task.FINETUNE_LORA, Precisions(NumberFormat.NF4)),
+        Requirement(LLAMA_8B, load=Load(1, 0, 1, 1, 1, 1), parallel=Parallelism(8, 4, 2)),
+        Requirement(Diffusion(2.6e9), Task.TRAINING),
+    ],
+)
+def test_what_can_be_is_accepted(requirement: Requirement) -> None:
+    """Of every task."""
+    check_requirement(requirement)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "message"),
+    [
+        (Requirement(Transformer(0, 64, 4, 100)), r"model\.layers: 0"),
+        (Requirement(LLAMA_8B, load=Load(0)), r"load\.input_tokens: 0 is not above 0"),
+        (Requirement(LLAMA_8B, load=Load(8, -1)), r"load\.output_tokens: -1 is negative"),
+        (Requirement(LLAMA_8B, load=Load(8, 8, 0)), r"load\.concurrency: 0"),
+        (Requirement(LLAMA_8B, load=Load(float("nan"))), r"load\.input_tokens: nan"),
+        (Requirement(LLAMA_8B, parallel=Parallelism(5)), r"parallel\.tensor: 32 heads"),
+        (
+            Requirement(LLAMA_8B, Task.TRAINING, Precisions(NumberFormat.INT4)),
+            r"precision\.weights: int4 cannot be trained",
+        ),
+        (
+            Requirement(LLAMA_8B, Task.TRAINING, training=Training(micro_batch=0)),
+            r"training\.micro_batch: 0",
+        ),
+        (
+            Requirement(LLAMA_8B, Task.TRAINING, training=Training(zero_stage=4)),
+            r"training\.zero_stage: 4",
+        ),
+        (Requirement(Diffusion(2.6e9), Task.FINETUNE_LORA), r"task: finetune-lora is for"),
+        (Requirement(LLAMA_8B, Task.FINETUNE_LORA, lora=Lora(0)), r"lora\.rank: 0"),
+        (Requirement(LLAMA_8B, Task.FINETUNE_QLORA, lora=Lora(8, ("qkv",))), r"targets: qkv"),
+        (Requirement(LLAMA_8B, Task.FINETUNE_QLORA, lora=Lora(8, ())), r"targets: none"),
+    ],
+)
+def test_what_cannot_is_refused(requirement: Requirement, message: str) -> None:
+    """By the key that is wrong."""
+    with pytest.raises(RequirementError, match=message):
+        check_requirement(requirement)

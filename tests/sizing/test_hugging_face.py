@@ -1,0 +1,201 @@
+"""Reading a `config.json`."""
+
+from typing import Any
+
+import pytest
+
+from published_models import PUBLISHED
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.hugging_face import read_config
+from rightsizer.sizing.models import Transformer, VisionTransformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import count_parameters
+from sizing_models import published
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_model_has_its_published_parameters(name: str) -> None:
+    """To the last bias: the counts of fifty models from two dozen families."""
+    config, parameters = PUBLISHED[name]
+
+    assert count_parameters(read_config(config, name).model).total == parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "active", "tolerance"),
+    [
+        ("Mixtral-8x7B", 12.9e9, 0.01),
+        ("DeepSeek-V3", 37e9, 0.02),
+        ("Qwen3-30B-A3B", 3.3e9, 0.03),
+        ("Qwen3-235B-A22B", 22e9, 0.02),
+        ("Qwen1.5-MoE-A2.7B", 2.7e9, 0.02),
+    ],
+)
+def test_a_mixture_of_experts_uses_its_published_part(
+    name: str, active: float, tolerance: float
+) -> None:
+    """The part that its name or paper tells."""
+    assert count_parameters(published(name)).active == pytest.approx(active, rel=tolerance)
+
+
+def test_latent_attention_and_dense_first_layers_are_read() -> None:
+    """DeepSeek-V3's shape."""
+    model = published("DeepSeek-V3")
+
+    assert (model.kv_lora_rank, model.rope_head_dim, model.query_lora_rank) == (512, 64, 1536)
+    assert (model.experts, model.shared_experts, model.dense_layers) == (256, 1, 3)
+    assert (model.ffn, model.dense_ffn) == (2048, 18432)
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "window", "windowed"),
+    [
+        ("gemma-2-9b", {}, 4096, 21),
+        ("gemma-3-1b", {}, 512, 22),
+        ("gpt-oss-20b", {}, 128, 12),
+        ("Mistral-7B", {"sliding_window": 4096}, 4096, None),
+        ("Mistral-7B", {"sliding_window": None}, None, None),
+        ("Qwen2.5-7B", {"sliding_window": 131072, "use_sliding_window": False}, None, None),
+        ("Qwen2.5-7B", {"sliding_window": 131072, "max_window_layers": 28}, None, None),
+        ("Qwen2.5-7B", {"sliding_window": 131072, "max_window_layers": 21}, 131072, 7),
+        (
+            "gpt-oss-20b",
+            {"layer_types": ["sliding_attention", "full_attention"] * 10},
+            128,
+            10,
+        ),
+        ("gpt-oss-20b", {"layer_types": ["full_attention"] * 24}, None, None),
+    ],
+)
+def test_windows_are_those_of_the_family(
+    name: str, more: dict[str, Any], window: int | None, windowed: int | None
+) -> None:
+    """Gemma 2 windows every second layer, Gemma 3 five of six, Qwen 2 none unless asked."""
+    model = read_config({**PUBLISHED[name][0], **more}).model
+
+    assert isinstance(model, Transformer)
+    assert (model.sliding_window, model.windowed_layers) == (window, windowed)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, None),
+        ({"torch_dtype": "bfloat16"}, NumberFormat.BF16),
+        ({"dtype": "float16"}, NumberFormat.FP16),
+        ({"torch_dtype": "float32"}, NumberFormat.FP32),
+        ({"quantization_config": {"quant_method": "fp8"}}, NumberFormat.FP8),
+        ({"quantization_config": {"quant_method": "awq", "bits": 4}}, NumberFormat.INT4),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 8}}, NumberFormat.INT8),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, NumberFormat.INT4),
+        (
+            {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
+            NumberFormat.NF4,
+        ),
+        (
+            {"quantization_config": {"load_in_4bit": True, "bnb_4bit_use_double_quant": True}},
+            NumberFormat.NF4_DOUBLE_QUANTIZED,
+        ),
+        (
+            {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}},
+            NumberFormat.INT8,
+        ),
+        (
+            {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}},
+            NumberFormat.NVFP4,
+        ),
+        (
+            {
+                "quantization_config": {
+                    "quant_method": "compressed-tensors",
+                    "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "int"}}},
+                }
+            },
+            NumberFormat.INT8,
+        ),
+        (
+            {
+                "quantization_config": {
+                    "quant_method": "compressed-tensors",
+                    "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}},
+                }
+            },
+            NumberFormat.FP8,
+        ),
+    ],
+)
+def test_the_format_of_the_checkpoint_is_read(
+    config: dict[str, Any], expected: NumberFormat | None
+) -> None:
+    """From the data type, or from what quantized it."""
+    assert read_config({**PUBLISHED["Llama-3.1-8B"][0], **config}).weights is expected
+
+
+def test_an_unknown_quantization_is_an_error() -> None:
+    """It names the method and what to give instead."""
+    config = {**PUBLISHED["gpt2"][0], "quantization_config": {"quant_method": "quip"}}
+
+    with pytest.raises(RequirementError, match=r"'quip' is not known.*precision\.weights"):
+        read_config(config)
+
+
+def test_an_unknown_family_is_an_error() -> None:
+    """It names the family, what to give instead, and what is known."""
+    with pytest.raises(RequirementError, match=r"'mamba' is not known.*parameters.*llama"):
+        read_config({"model_type": "mamba"})
+
+
+def test_a_missing_key_is_an_error() -> None:
+    """It names the key."""
+    config = dict(PUBLISHED["Qwen3-8B"][0])
+    del config["num_hidden_layers"]
+
+    with pytest.raises(RequirementError, match="num_hidden_layers: is missing"):
+        read_config(config)
+
+
+@pytest.mark.parametrize("value", ["32", 1.5, True, -1, 0, [32]])
+def test_a_value_that_is_no_count_is_an_error(value: object) -> None:
+    """It names the key."""
+    config = {**PUBLISHED["Qwen3-8B"][0], "num_hidden_layers": value}
+
+    with pytest.raises(RequirementError, match="num_hidden_layers"):
+        read_config(config)
+
+
+def test_of_several_parts_the_text_is_read_and_said() -> None:
+    """LLaVA leaves out what Llama's class knows, and its vision part is not counted."""
+    found = read_config(
+        {
+            "model_type": "llava",
+            "torch_dtype": "float16",
+            "text_config": {"model_type": "llama", "vocab_size": 32064},
+            "vision_config": {"model_type": "clip_vision_model"},
+        }
+    )
+
+    assert count_parameters(found.model).total == 6_738_939_904
+    assert found.weights is NumberFormat.FP16
+    assert found.notes == ("only the text part of llava is counted, without what sees or hears",)
+
+
+def test_clips_text_part_has_its_published_parameters() -> None:
+    """Its configuration leaves everything out."""
+    found = read_config({"model_type": "clip", "text_config": {"hidden_act": "quick_gelu"}})
+
+    assert count_parameters(found.model).total == 63_165_952
+
+
+def test_a_vision_transformer_is_one() -> None:
+    """With the classes that the file lists."""
+    config = {**PUBLISHED["vit-base-patch16-224"][0], "id2label": {"0": "cat", "1": "dog"}}
+    model = read_config(config, "pets").model
+
+    assert isinstance(model, VisionTransformer)
+    assert (model.classes, model.tokens, model.name) == (2, 197, "pets")
+
+
+@pytest.mark.parametrize(("name", "cached"), [("bert-base-uncased", 0), ("t5-small", 6)])
+def test_encoders_cache_nothing(name: str, cached: int) -> None:
+    """Of T5 the decoder's layers do."""
+    assert published(name).cached_layers == cached

@@ -1,0 +1,106 @@
+"""What attention keeps of each token."""
+
+from dataclasses import replace
+
+import pytest
+
+from rightsizer.sizing.kv_cache import kv_cache, kv_cache_bytes_per_token, kv_cache_format
+from rightsizer.sizing.models import ConvolutionalNetwork
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.requirement import Parallelism, Precisions
+from sizing_models import published
+
+BF16 = Precisions()
+
+
+@pytest.mark.parametrize(
+    ("name", "token_bytes"),
+    [
+        ("Llama-2-7B", 524_288),
+        ("Llama-3.1-8B", 131_072),
+        ("Mistral-7B", 131_072),
+        ("Llama-3.1-70B", 327_680),
+        ("Qwen2.5-7B", 57_344),
+        ("falcon-7b", 8_192),
+        ("DeepSeek-V3", 70_272),
+        ("bert-base-uncased", 0),
+    ],
+)
+def test_a_token_takes_what_is_published(name: str, token_bytes: int) -> None:
+    """With as many heads of keys as of queries, fewer, one, compressed, and none at all."""
+    assert kv_cache_bytes_per_token(published(name), BF16) == token_bytes
+
+
+@pytest.mark.parametrize(("tensor", "part"), [(1, 1), (2, 2), (8, 8), (16, 8)])
+def test_tensor_parallelism_divides_down_to_one_head(tensor: int, part: int) -> None:
+    """Llama 3 has 8 heads of keys; beyond them each GPU keeps one."""
+    found = kv_cache_bytes_per_token(published("Llama-3.1-70B"), BF16, Parallelism(tensor))
+
+    assert found == 327_680 / part
+
+
+def test_what_latent_attention_keeps_is_not_divided() -> None:
+    """It has no heads."""
+    found = kv_cache_bytes_per_token(published("DeepSeek-V3"), BF16, Parallelism(tensor=8))
+
+    assert found == 70_272
+
+
+def test_a_pipeline_divides_layers_rounded_up() -> None:
+    """61 layers on 4 GPUs are 16 on the fullest."""
+    found = kv_cache_bytes_per_token(published("DeepSeek-V3"), BF16, Parallelism(pipeline=4))
+
+    assert found == 70_272 / 61 * 16
+
+
+@pytest.mark.parametrize(("tokens", "blocks"), [(0, 0), (1, 1), (16, 1), (17, 2), (1024, 64)])
+def test_a_request_takes_whole_blocks(tokens: int, blocks: int) -> None:
+    """Of 16 tokens."""
+    cache = kv_cache(published("Llama-3.1-8B"), NumberFormat.BF16)
+
+    assert cache.request_bytes(tokens) == blocks * 16 * 131_072
+
+
+def test_a_window_caps_the_layers_that_have_it() -> None:
+    """Half of Gemma 2's layers look back 4096 tokens."""
+    cache = kv_cache(published("gemma-2-9b"), NumberFormat.BF16)
+    token = 42 * 2 * 8 * 256 * 2
+
+    assert cache.request_bytes(4096) == token * 4096
+    assert cache.request_bytes(32768) == token / 2 * (4096 + 32768)
+
+
+def test_a_window_of_all_layers_bounds_a_request() -> None:
+    """Mistral's, when it had one."""
+    model = replace(published("Mistral-7B"), sliding_window=4096)
+    cache = kv_cache(model, NumberFormat.BF16)
+
+    assert cache.request_bytes(100_000) == 4096 * 131_072
+
+
+def test_other_kinds_of_models_keep_nothing() -> None:
+    """Convolutions look at no past."""
+    assert kv_cache(ConvolutionalNetwork(2.5e7, 8.2e9), NumberFormat.FP16).request_bytes(9) == 0
+
+
+@pytest.mark.parametrize(
+    ("precision", "expected"),
+    [
+        (Precisions(), NumberFormat.BF16),
+        (Precisions(NumberFormat.FP8), NumberFormat.FP8),
+        (Precisions(NumberFormat.NVFP4), NumberFormat.FP8),
+        (Precisions(NumberFormat.INT4), NumberFormat.BF16),
+        (Precisions(NumberFormat.FP32), NumberFormat.FP32),
+        (Precisions(NumberFormat.FP8, NumberFormat.BF16), NumberFormat.BF16),
+    ],
+)
+def test_the_format_goes_with_the_weights(precision: Precisions, expected: NumberFormat) -> None:
+    """Unless it is given."""
+    assert kv_cache_format(precision) is expected
+
+
+def test_eight_bits_take_half() -> None:
+    """Of 16."""
+    model = published("Llama-3.1-8B")
+
+    assert kv_cache_bytes_per_token(model, Precisions(kv_cache=NumberFormat.FP8)) == 131_072 / 2

@@ -1,0 +1,176 @@
+"""What a model that serves needs."""
+
+from dataclasses import replace
+
+import pytest
+
+from rightsizer.sizing.kv_cache import kv_cache_bytes_per_token
+from rightsizer.sizing.memory import (
+    available_bytes,
+    estimate_memory,
+    fixed_memory,
+    largest_concurrency,
+)
+from rightsizer.sizing.memory_settings import MemorySettings
+from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    Diffusion,
+    Model,
+    Recommender,
+    VisionTransformer,
+)
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.requirement import Load, Parallelism, Precisions, Requirement
+from rightsizer.sizing.serving_memory import serving_memory
+from sizing_models import GIB, published
+
+SINGLE = Parallelism()
+H100 = 79.65 * GIB
+LLAMA_8B = Requirement(published("Llama-3.1-8B"), load=Load(1024, 256))
+DIFFUSION = Diffusion(2.6e9, text_encoder_parameters=8.2e8)
+OTHERS: tuple[Model, ...] = (
+    VisionTransformer(12, 768, 12),
+    ConvolutionalNetwork(2.5e7, 8.2e9),
+    DIFFUSION,
+    Recommender(2e8, 128, 2.5e6),
+)
+
+
+def test_a_profiling_pass_takes_what_vllm_logs() -> None:
+    """Llama 3 8B with 8192 tokens and 256 requests: 1.26 GiB as measured."""
+    found = estimate_memory(LLAMA_8B, SINGLE, 256)
+
+    assert found.activations_bytes / GIB == pytest.approx(1.26, rel=0.12)
+
+
+def test_the_cache_is_that_of_all_requests() -> None:
+    """At their longest."""
+    found = estimate_memory(LLAMA_8B, SINGLE, 10)
+
+    assert found.kv_cache_bytes == 10 * 1280 * kv_cache_bytes_per_token(
+        LLAMA_8B.model, LLAMA_8B.precision
+    )
+
+
+def test_the_load_says_how_many_where_nobody_asks() -> None:
+    """And where it does not say, there is one."""
+    asked = replace(LLAMA_8B, load=Load(1024, 256, concurrency=7))
+
+    assert estimate_memory(asked, SINGLE) == estimate_memory(LLAMA_8B, SINGLE, 7)
+    assert estimate_memory(LLAMA_8B, SINGLE) == estimate_memory(LLAMA_8B, SINGLE, 1)
+
+
+def test_replicas_share_requests() -> None:
+    """The fullest has one more where they do not divide."""
+    found = estimate_memory(LLAMA_8B, Parallelism(data=4), 10)
+
+    assert found == estimate_memory(LLAMA_8B, SINGLE, 3)
+
+
+def test_what_is_fixed_leaves_out_the_cache() -> None:
+    """And nothing else."""
+    whole = estimate_memory(LLAMA_8B, SINGLE, 16)
+
+    assert fixed_memory(LLAMA_8B, SINGLE, 16) == replace(whole, kv_cache_bytes=0.0)
+
+
+def test_gpus_that_talk_keep_buffers_for_it() -> None:
+    """NCCL's."""
+    one, two, four = (
+        estimate_memory(LLAMA_8B, Parallelism(tensor=count), 1).overhead_bytes
+        for count in (1, 2, 4)
+    )
+
+    assert two - one == pytest.approx(342 * 2**20)
+    assert four - two == pytest.approx(50 * 2**20)
+
+
+@pytest.mark.parametrize("name", ["Llama-3.1-8B", "Mixtral-8x7B", "gemma-2-9b", "DeepSeek-V2-Lite"])
+@pytest.mark.parametrize("layout", [SINGLE, Parallelism(tensor=2), Parallelism(2, 2, 2)])
+def test_the_largest_concurrency_fits_and_one_more_does_not(name: str, layout: Parallelism) -> None:
+    """Of requests, one more for each replica."""
+    requirement = Requirement(published(name), load=Load(2000, 500))
+    room = available_bytes(requirement, 2 * H100)
+    most = largest_concurrency(requirement, layout, 2 * H100)
+
+    assert estimate_memory(requirement, layout, most).total_bytes <= room
+    assert estimate_memory(requirement, layout, most + layout.data).total_bytes > room
+
+
+def test_what_does_not_fit_serves_nobody() -> None:
+    """A 70B model on one GPU in 16 bits."""
+    large = Requirement(published("Llama-3.1-70B"))
+
+    assert largest_concurrency(large, SINGLE, H100) == 0
+    assert largest_concurrency(large, Parallelism(tensor=4), H100) > 100
+
+
+def test_serving_leaves_a_tenth_free() -> None:
+    """Of what a process can have."""
+    room = available_bytes(LLAMA_8B, 80 * GIB, MemorySettings(driver_reserved_bytes=2 * GIB))
+
+    assert room == pytest.approx(78 * 0.9 * GIB)
+
+
+def test_an_unpacked_matrix_is_counted() -> None:
+    """4-bit Llama 2 7B generates in 3.97 GiB, as measured by an allocator."""
+    requirement = Requirement(
+        published("Llama-2-7B"),
+        precision=Precisions(NumberFormat.NF4_DOUBLE_QUANTIZED),
+        load=Load(256, 44),
+    )
+    found = estimate_memory(requirement, SINGLE)
+
+    assert (found.total_bytes - found.overhead_bytes) / GIB == pytest.approx(3.9674, rel=0.03)
+
+
+@pytest.mark.parametrize("model", OTHERS, ids=lambda model: type(model).__name__)
+def test_other_kinds_need_more_with_each_request(model: Model) -> None:
+    """Activations alone."""
+    one, many = (estimate_memory(Requirement(model), SINGLE, count) for count in (1, 64))
+
+    assert many.activations_bytes > one.activations_bytes > 0
+    assert replace(many, activations_bytes=0.0) == replace(one, activations_bytes=0.0)
+
+
+@pytest.mark.parametrize("model", OTHERS, ids=lambda model: type(model).__name__)
+def test_other_kinds_have_a_largest_concurrency(model: Model) -> None:
+    """By their activations."""
+    memory = serving_memory(Requirement(model), SINGLE)
+    room = memory.at(1).total_bytes + 2 * GIB
+    most = memory.largest_concurrency(room)
+
+    assert memory.at(most).total_bytes <= room < memory.at(most + 1).total_bytes
+
+
+def test_turning_latents_into_pixels_sets_the_peak() -> None:
+    """Of a megapixel: 2 to 4 GiB."""
+    found = estimate_memory(Requirement(DIFFUSION), SINGLE, 1)
+
+    assert 2 * GIB < found.activations_bytes < 4 * GIB
+
+
+def test_only_the_denoiser_is_quantized() -> None:
+    """The text encoder and the decoder stay in 16 bits."""
+    found = estimate_memory(
+        Requirement(DIFFUSION, precision=Precisions(NumberFormat.FP8)), SINGLE, 1
+    )
+
+    assert found.weights_bytes == 2.6e9 + 2 * (8.2e8 + 8.4e7)
+
+
+def test_tables_are_quantized_too() -> None:
+    """They are all that a recommender has."""
+    model = Recommender(1e9, 64, 1e6)
+    found = estimate_memory(Requirement(model, precision=Precisions(NumberFormat.INT8)), SINGLE, 1)
+
+    assert found.weights_bytes == 64e9 + 1e6
+
+
+def test_an_estimate_tells_where_it_lies() -> None:
+    """Wider where a model's activations go by a rule of thumb."""
+    known = estimate_memory(LLAMA_8B, SINGLE).total
+    thumb = estimate_memory(Requirement(DIFFUSION), SINGLE).total
+
+    assert known.low < known.value < known.high
+    assert thumb.high / thumb.value > known.high / known.value

@@ -1,0 +1,296 @@
+"""What training and fine-tuning need."""
+
+from dataclasses import replace
+
+import pytest
+
+from rightsizer.sizing.memory import available_bytes, estimate_memory
+from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    Diffusion,
+    Model,
+    Recommender,
+    Transformer,
+    VisionTransformer,
+)
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.requirement import (
+    Lora,
+    Optimizer,
+    Parallelism,
+    Precisions,
+    Recompute,
+    Requirement,
+    Task,
+    Training,
+)
+from rightsizer.sizing.shape import TransformerDescription, complete
+from rightsizer.sizing.training_state import adapter_parameters
+from sizing_models import GIB, published
+
+SINGLE = Parallelism()
+LLAMA_8B = published("Llama-3.1-8B")
+GPT = Transformer(
+    layers=24, hidden=2048, heads=16, vocab=51200, ffn=8192, gated_ffn=False, tied_embeddings=True
+)
+OTHERS: tuple[Model, ...] = (
+    VisionTransformer(12, 768, 12),
+    ConvolutionalNetwork(2.5e7, 8.2e9),
+    Diffusion(2.6e9, text_encoder_parameters=8.2e8),
+    Recommender(2e8, 128, 2.5e6),
+)
+
+
+def _training(model: Model, **more: object) -> Requirement:
+    return Requirement(model, Task.TRAINING, training=replace(Training(), **more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "each"),
+    [
+        (Optimizer.ADAMW, (2, 2, 12)),
+        (Optimizer.ADAMW_BF16, (2, 2, 4)),
+        (Optimizer.ADAMW_8BIT, (2, 2, 2)),
+        (Optimizer.SGD, (2, 2, 8)),
+    ],
+)
+def test_an_optimizer_keeps_its_bytes_a_parameter(
+    optimizer: Optimizer, each: tuple[int, int, int]
+) -> None:
+    """Weights, gradients, states."""
+    found = estimate_memory(_training(LLAMA_8B, optimizer=optimizer), SINGLE)
+    count = LLAMA_8B.parameters
+
+    assert count is not None
+    assert (found.weights_bytes, found.gradients_bytes, found.optimizer_bytes) == tuple(
+        part * count for part in each
+    )
+
+
+def test_full_precision_needs_no_master_copy() -> None:
+    """4 for weights, 4 for gradients, 8 for moments."""
+    requirement = replace(
+        _training(LLAMA_8B), precision=Precisions(NumberFormat.FP32, activations=NumberFormat.FP32)
+    )
+    found = estimate_memory(requirement, SINGLE)
+
+    assert found.optimizer_bytes == 2 * found.weights_bytes == 2 * found.gradients_bytes
+
+
+@pytest.mark.parametrize(("stage", "gigabytes"), [(0, 120.0), (1, 31.4), (2, 16.6), (3, 1.9)])
+def test_sharding_states_gives_the_papers_figures(stage: int, gigabytes: float) -> None:
+    """7.5 billion parameters on 64 GPUs (arXiv:1910.02054, figure 1)."""
+    model = complete(TransformerDescription(parameters=7.5e9))
+    found = estimate_memory(_training(model, zero_stage=stage), Parallelism(data=64))
+    states = found.weights_bytes + found.gradients_bytes + found.optimizer_bytes
+
+    assert states / 1e9 == pytest.approx(gigabytes, rel=0.015)
+
+
+def test_gathered_layers_and_their_gradients_are_overhead() -> None:
+    """Two units in 16 bits, one reduced in fp32: here the embedding is the largest."""
+    sharded, whole = (
+        estimate_memory(_training(LLAMA_8B, zero_stage=stage), Parallelism(data=8))
+        for stage in (3, 2)
+    )
+
+    assert sharded.overhead_bytes - whole.overhead_bytes == pytest.approx(128256 * 4096 * 8 * 1.05)
+
+
+@pytest.mark.parametrize(
+    ("more", "each"),
+    [
+        ({}, 34),
+        ({"recompute": Recompute.SELECTIVE}, 34),
+        ({"flash_attention": False}, 34 + 5 * 16 * 2048 / 2048),
+        ({"flash_attention": False, "recompute": Recompute.SELECTIVE}, 34),
+    ],
+)
+def test_gpts_activations_are_the_papers(more: dict[str, object], each: float) -> None:
+    """Bytes of each hidden element of each layer (arXiv:2205.05198)."""
+    requirement = _training(GPT, micro_batch=4, sequence=2048, fused_loss=True, **more)
+    found = estimate_memory(requirement, SINGLE)
+    elements = 4 * 2048 * 2048 * 24
+    # One layer's scores are written once more.
+    working = 5 * 16 / 24 if len(more) > 1 else 0
+
+    assert found.activations_bytes / elements == pytest.approx(each + working, rel=0.01)
+
+
+def test_checkpoints_are_two_bytes_an_element_and_one_layer() -> None:
+    """Computing all again."""
+    requirement = _training(
+        GPT, micro_batch=4, sequence=2048, fused_loss=True, recompute=Recompute.FULL
+    )
+    found = estimate_memory(requirement, SINGLE)
+
+    assert found.activations_bytes == 4 * 2048 * 2048 * (24 * 2 + 34)
+
+
+def test_a_plain_loss_keeps_the_logits() -> None:
+    """In fp32, their log-probabilities, their gradient."""
+    fused, plain = (
+        estimate_memory(_training(LLAMA_8B, fused_loss=fused), SINGLE) for fused in (True, False)
+    )
+
+    assert plain.activations_bytes - fused.activations_bytes == 12 * 2048 * 128256
+
+
+@pytest.mark.parametrize(
+    ("more", "gib"),
+    [({}, 60.0), ({"recompute": Recompute.FULL, "fused_loss": True}, 24.9)],
+)
+def test_a_small_model_peaks_as_torchtune_measured(more: dict[str, object], gib: float) -> None:
+    """Llama 3.2 3B in pure bf16 with 8192 tokens."""
+    shape = TransformerDescription(
+        parameters=3_212_749_824,
+        layers=28,
+        hidden=3072,
+        heads=24,
+        kv_heads=8,
+        head_dim=128,
+        ffn=8192,
+        vocab=128256,
+    )
+    requirement = _training(
+        complete(shape),
+        micro_batch=2,
+        sequence=4096,
+        optimizer=Optimizer.ADAMW_BF16,
+        **more,
+    )
+    found = estimate_memory(requirement, SINGLE)
+
+    assert (found.total_bytes - found.overhead_bytes) / GIB == pytest.approx(gib, rel=0.03)
+
+
+def test_gradients_that_are_added_up_stay_beside_activations() -> None:
+    """Over several microbatches they are there when the next begins."""
+    once, added = (
+        estimate_memory(
+            _training(LLAMA_8B, optimizer=Optimizer.ADAMW_BF16, global_batch=batch), SINGLE
+        )
+        for batch in (1, 4)
+    )
+
+    assert added.gradients_bytes == once.gradients_bytes
+    assert added.activations_bytes > once.activations_bytes
+
+
+@pytest.mark.parametrize("microbatches", [1, 2, 4, 16])
+def test_the_first_stage_holds_as_many_microbatches_as_stages(microbatches: int) -> None:
+    """Or as many as there are."""
+    requirement = _training(LLAMA_8B, fused_loss=True, global_batch=microbatches)
+    whole = estimate_memory(requirement, SINGLE).activations_bytes
+    staged = estimate_memory(requirement, Parallelism(pipeline=4)).activations_bytes
+
+    assert staged == pytest.approx(whole * min(4, microbatches) / 4)
+
+
+def test_a_sequence_is_divided_with_the_heads() -> None:
+    """Tensor and sequence parallelism divide all that is kept."""
+    requirement = _training(LLAMA_8B)
+    whole = estimate_memory(requirement, SINGLE).activations_bytes
+
+    assert estimate_memory(requirement, Parallelism(tensor=4)).activations_bytes == whole / 4
+
+
+def test_adapters_have_sixteen_bytes_a_parameter() -> None:
+    """Of rank 8 beside queries and values of Llama 2 7B: 4.2 million."""
+    lora = Lora(8, ("q", "v"))
+    model = published("Llama-2-7B")
+    found = estimate_memory(Requirement(model, Task.FINETUNE_LORA, lora=lora), SINGLE)
+    count = adapter_parameters(model, lora)
+
+    assert count == 4_194_304
+    assert found.gradients_bytes + found.optimizer_bytes == 14 * count
+    assert found.weights_bytes == 2 * (6_738_415_616 + count)
+
+
+def test_every_matrix_may_have_an_adapter() -> None:
+    """All of Llama 3 8B's, at rank 16: 41.9 million, and the head's."""
+    every = ("q", "k", "v", "o", "gate", "up", "down")
+
+    assert adapter_parameters(LLAMA_8B, Lora(16, every)) == 41_943_040
+    assert adapter_parameters(LLAMA_8B, Lora(16, ("head",))) == 16 * (4096 + 128256)
+
+
+@pytest.mark.parametrize(
+    ("task", "asked", "batch", "gib"),
+    [
+        (Task.FINETUNE_LORA, NumberFormat.BF16, 1, 19.8372),
+        (Task.FINETUNE_LORA, NumberFormat.BF16, 2, 27.0735),
+        (Task.FINETUNE_LORA, NumberFormat.NF4, 1, 13.1689),
+        (Task.FINETUNE_QLORA, NumberFormat.BF16, 1, 12.8895),
+    ],
+)
+def test_adapters_peak_as_litgpt_measured(
+    task: Task, asked: NumberFormat, batch: int, gib: float
+) -> None:
+    """Llama 2 7B with 1304 tokens; QLoRA takes doubly quantized nf4 where nothing is asked for."""
+    requirement = Requirement(
+        published("Llama-2-7B"),
+        task,
+        Precisions(asked),
+        training=Training(micro_batch=batch, sequence=1304, fused_loss=True),
+        lora=Lora(8, ("q", "v")),
+    )
+    found = estimate_memory(requirement, SINGLE)
+
+    assert (found.total_bytes - found.overhead_bytes) / GIB == pytest.approx(gib, rel=0.05)
+
+
+def test_training_in_eight_bits_keeps_its_weights_in_sixteen() -> None:
+    """It multiplies with copies."""
+    requirement = replace(_training(LLAMA_8B), precision=Precisions(NumberFormat.FP8))
+
+    assert estimate_memory(requirement, SINGLE) == estimate_memory(_training(LLAMA_8B), SINGLE)
+
+
+def test_a_gathered_layer_of_frozen_weights_is_overhead() -> None:
+    """Sharded LoRA."""
+    requirement = Requirement(LLAMA_8B, Task.FINETUNE_LORA, training=Training(zero_stage=3))
+    one, eight = (estimate_memory(requirement, Parallelism(data=count)) for count in (1, 8))
+
+    assert eight.weights_bytes == one.weights_bytes / 8
+    assert eight.overhead_bytes - one.overhead_bytes > 2 * 128256 * 4096 * 2
+
+
+def test_resnet_trains_in_about_90_megabytes_an_image() -> None:
+    """In 16 bits, from its FLOPs alone."""
+    requirement = _training(ConvolutionalNetwork(2.5e7, 8.2e9), micro_batch=256)
+    found = estimate_memory(requirement, SINGLE)
+
+    assert found.activations_bytes / 256 / 1e6 == pytest.approx(90, rel=0.25)
+
+
+def test_embeddings_have_one_state_a_row() -> None:
+    """And no gradient of the whole table."""
+    found = estimate_memory(_training(Recommender(1e9, 64, 1e6)), SINGLE)
+
+    assert found.optimizer_bytes == 4e9 + 12e6
+    assert found.gradients_bytes == 2e6
+
+
+@pytest.mark.parametrize("model", OTHERS, ids=lambda model: type(model).__name__)
+def test_other_kinds_need_more_for_larger_batches(model: Model) -> None:
+    """Activations, and what the allocator cannot use of them."""
+    one, many = (estimate_memory(_training(model, micro_batch=b), SINGLE) for b in (1, 32))
+
+    assert many.activations_bytes > one.activations_bytes > 0
+
+
+def test_of_a_diffusion_model_the_denoiser_is_trained() -> None:
+    """Text encoder and decoder stay as they are."""
+    found = estimate_memory(_training(Diffusion(1e9, text_encoder_parameters=1e9)), SINGLE)
+
+    assert found.gradients_bytes == 2e9
+    assert found.weights_bytes == 2 * (2e9 + 8.4e7)
+
+
+@pytest.mark.parametrize(("gib", "free"), [(8, 1.0), (80, 4.0), (0.5, 0.5)])
+def test_training_leaves_a_twentieth_free_and_a_gibibyte_at_least(gib: float, free: float) -> None:
+    """Where there is one."""
+    board = (gib + 0.4) * GIB
+
+    assert available_bytes(_training(LLAMA_8B), board) / GIB == pytest.approx(gib - free)

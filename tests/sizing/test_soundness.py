@@ -1,0 +1,71 @@
+"""Models and layouts that cannot be."""
+
+import pytest
+
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    Diffusion,
+    Model,
+    Recommender,
+    Transformer,
+    VisionTransformer,
+)
+from rightsizer.sizing.requirement import Parallelism
+from rightsizer.sizing.soundness import check_model, layout_fault
+from sizing_models import published
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        published("DeepSeek-V3"),
+        VisionTransformer(12, 768, 12),
+        ConvolutionalNetwork(2.5e7, 8.2e9),
+        Diffusion(2.6e9),
+        Recommender(2e8, 128, 2.5e6),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_model_that_can_be_is_accepted(model: Model) -> None:
+    """Of every kind."""
+    check_model(model)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Transformer(2, 64, 4, 100, windowed_layers=1), "no sliding_window is given"),
+        (Transformer(2, 64, 4, 100, dense_layers=3), r"model\.dense_layers: 3 of 2 layers"),
+        (Transformer(2, 64, 4, 100, shared_experts=-1), "is negative"),
+        (VisionTransformer(12, 768, 7), r"model\.heads: a hidden width of 768"),
+        (VisionTransformer(12, 768, 12, image=8), r"model\.patch: 16 pixels of an image of 8"),
+        (ConvolutionalNetwork(0, 8.2e9), r"model\.parameters: 0 is not above 0"),
+        (Diffusion(2.6e9, steps=0), r"model\.steps: 0 is not above 0"),
+        (Diffusion(2.6e9, text_encoder_parameters=-1), r"text_encoder_parameters: -1 is negative"),
+        (Recommender(0, 128, 2.5e6), r"model\.embedding_rows: 0 is not above 0"),
+    ],
+)
+def test_one_that_cannot_is_refused(model: Model, message: str) -> None:
+    """By the key that is wrong."""
+    with pytest.raises(RequirementError, match=message):
+        check_model(model)
+
+
+@pytest.mark.parametrize(
+    ("model", "layout", "message"),
+    [
+        (published("Llama-3.1-8B"), Parallelism(4, 2, 2), None),
+        (published("Llama-3.1-8B"), Parallelism(3), "32 heads do not divide by 3"),
+        (published("Llama-3.1-8B"), Parallelism(1, 33), "33 stages for 32 layers"),
+        (published("Llama-3.1-8B"), Parallelism(0), "at least 1"),
+        (Diffusion(2.6e9), Parallelism(2), None),
+    ],
+)
+def test_a_layout_has_to_divide_the_model(
+    model: Model, layout: Parallelism, message: str | None
+) -> None:
+    """Heads by tensor parallelism, layers by stages."""
+    fault = layout_fault(model, layout)
+
+    assert fault is None if message is None else message in str(fault)
