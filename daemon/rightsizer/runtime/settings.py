@@ -1,6 +1,7 @@
 """The tree of settings: every room's own, under the keys of the configuration file."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rightsizer.accounting.accounts import AccountingSettings
 from rightsizer.advice.ledger import LedgerSettings
@@ -24,6 +25,7 @@ from rightsizer.telemetry.owners.settings import OwnerSettings
 from rightsizer.telemetry.serving.settings import ServingSettings
 
 __all__ = [
+    "CatalogueSettings",
     "HistorySettings",
     "PathSettings",
     "RecommenderSettings",
@@ -86,6 +88,28 @@ class PathSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogueSettings:
+    """What an operator knows better of boards and prices."""
+
+    boards_file: str = setting(
+        "", help="A YAML file of boards to change or add; empty for the packaged ones alone."
+    )
+    prices_file: str = setting(
+        "", help="A YAML file of prices to change or add; empty for the packaged ones, which age."
+    )
+
+    @property
+    def boards_path(self) -> Path | None:
+        """The file of boards, if there is one."""
+        return Path(self.boards_file) if self.boards_file else None
+
+    @property
+    def prices_path(self) -> Path | None:
+        """The file of prices, if there is one."""
+        return Path(self.prices_file) if self.prices_file else None
+
+
+@dataclass(frozen=True, slots=True)
 class RuleTree:
     """The rules by name."""
 
@@ -143,6 +167,7 @@ class Settings:
 
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     sources: SourceSettings = field(default_factory=SourceSettings)
+    catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
     accounting: AccountingSettings = field(default_factory=AccountingSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     recommender: RecommenderSettings = field(default_factory=RecommenderSettings)

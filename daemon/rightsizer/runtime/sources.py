@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.domain.units import nanoseconds
 from rightsizer.edge.clock import Clock
 from rightsizer.runtime.control import StillHeld
@@ -51,11 +52,13 @@ def live_source(
 
     Raises:
         ScenarioError: the scenario does not exist or contradicts itself.
+        ConfigurationError: the operator's file of boards has faults.
     """
     controls = controls or Controls(clock)
+    catalogue = read_catalogue(settings.catalogue.boards_path)
     scenario = settings.sources.simulated.scenario
     if scenario:
-        return _simulated(scenario, settings, clock, controls)
+        return _simulated(scenario, settings, clock, controls, catalogue)
     procfs, sysfs = Path(settings.path.procfs), Path(settings.path.sysfs)
     cgroups = sysfs / "fs" / "cgroup"
     host = ProcHost(procfs, cgroups, clock, sysfs=sysfs, settings=settings.sources.host)
@@ -64,17 +67,18 @@ def live_source(
         clock=clock,
         interval=nanoseconds(settings.sampling.interval),
         settings=settings.sources.nvml,
-        catalogue=built_in(),
+        catalogue=catalogue,
         surroundings=Surroundings(NodeEyes(host, owners, sysfs)),
         sysfs=sysfs,
-        neighbors=_neighbors(settings.sources, clock),
+        neighbors=_neighbors(settings.sources, clock, catalogue),
         controls=controls,
     )
     return NamedSource(source, "nvml", controls, source.still_held)
 
 
-def _simulated(name: str, settings: Settings, clock: Clock, controls: Controls) -> NamedSource:
-    catalogue = built_in()
+def _simulated(
+    name: str, settings: Settings, clock: Clock, controls: Controls, catalogue: Catalogue
+) -> NamedSource:
     scenario = load_scenario(name, catalogue)
     node = Node(scenario, catalogue, start=clock.wall_time())
     use_library(SimulatedLibrary(node, clock.wall_time))
@@ -86,20 +90,22 @@ def _simulated(name: str, settings: Settings, clock: Clock, controls: Controls) 
         catalogue=catalogue,
         surroundings=Surroundings(eyes),
         sysfs=_NOWHERE,
-        neighbors=_neighbors(settings.sources, clock),
+        neighbors=_neighbors(settings.sources, clock, catalogue),
         controls=controls,
     )
     return NamedSource(source, f"simulated ({scenario.name})", controls, source.still_held)
 
 
-def _neighbors(settings: SourceSettings, clock: Clock) -> tuple[Neighbor, ...]:
+def _neighbors(
+    settings: SourceSettings, clock: Clock, catalogue: Catalogue
+) -> tuple[Neighbor, ...]:
     """Those that an operator has named; what nobody asks for is not even loaded."""
     neighbors: list[Neighbor] = []
     if settings.dcgm.url:
         from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint  # noqa: PLC0415
         from rightsizer.telemetry.dcgm.supplement import DcgmNeighbor  # noqa: PLC0415
 
-        neighbors.append(DcgmNeighbor(DcgmEndpoint(settings.dcgm, built_in(), clock)))
+        neighbors.append(DcgmNeighbor(DcgmEndpoint(settings.dcgm, catalogue, clock)))
     if settings.serving.endpoints:
         from rightsizer.telemetry.serving.neighbor import ServingNeighbor  # noqa: PLC0415
         from rightsizer.telemetry.serving.serving_engines import ServingEngines  # noqa: PLC0415
