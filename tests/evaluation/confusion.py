@@ -1,22 +1,22 @@
 """What was found against what was true, in seconds."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from rightsizer.domain.state import IDLE_STATES, State
 from rightsizer.domain.units import Nanoseconds, seconds
 
-__all__ = ["Confusion", "coarse"]
+__all__ = ["Confusion", "Detection"]
 
 _DAY_SECONDS: Final = 86400.0
+_LAST: Final = len(State)
 
 
-def coarse(state: State) -> str:
-    """What every tier can tell apart: empty, held, spinning, at work."""
-    if state in IDLE_STATES or state in (State.UNKNOWN, State.HIDDEN_STALL):
-        return str(state)
-    return "at_work"
+def _order(state: str) -> tuple[int, str]:
+    """In the order of the states, then whatever else they were merged into."""
+    names = [*map(str, State)]
+    return (names.index(state), "") if state in names else (_LAST, state)
 
 
 class Confusion:
@@ -24,19 +24,26 @@ class Confusion:
 
     def __init__(self) -> None:
         self._time: Counter[tuple[str, str]] = Counter()
-        self._false_idle: Nanoseconds = 0
+        self._second: Nanoseconds = 0
 
-    def add(self, truth: State, found: State, duration: Nanoseconds) -> None:
-        """Count a stretch."""
+    def add(self, truth: str, found: str, duration: Nanoseconds, second: str | None = None) -> None:
+        """Count a stretch, with what would have been named next."""
         self._time[str(truth), str(found)] += duration
-        if found in IDLE_STATES and truth not in IDLE_STATES:
-            self._false_idle += duration
+        if truth == second and truth != found:
+            self._second += duration
 
-    def coarse(self) -> "Confusion":
-        """The same by what every tier can tell apart."""
+    def merge(self, other: "Confusion") -> None:
+        """Add another one's time."""
+        self._time.update(other._time)
+        self._second += other._second
+
+    def merged_by(self, name: Callable[[State], str]) -> "Confusion":
+        """The same with states that are not told apart taken together."""
+        known = frozenset(map(str, State))
         merged = Confusion()
         for (truth, found), duration in self._time.items():
-            merged._time[coarse(State(truth)), coarse(State(found))] += duration
+            pair = (name(State(each)) if each in known else each for each in (truth, found))
+            merged.add(*pair, duration)
         return merged
 
     @property
@@ -45,22 +52,42 @@ class Confusion:
         return seconds(sum(self._time.values())) / _DAY_SECONDS
 
     @property
+    def false_idle(self) -> Nanoseconds:
+        """The time that was called idle and was not."""
+        return sum(
+            time
+            for (truth, found), time in self._time.items()
+            if found in IDLE_STATES and truth not in IDLE_STATES
+        )
+
+    @property
     def false_idle_seconds_per_day(self) -> float:
         """Seconds called idle that were not, for each day of a GPU."""
-        return seconds(self._false_idle) / self.gpu_days if self._time else 0.0
+        return seconds(self.false_idle) / self.gpu_days if self._time else 0.0
 
     @property
     def accuracy(self) -> float:
         """The share of time that was called what it was."""
-        right = sum(time for (truth, found), time in self._time.items() if truth == found)
-        return right / sum(self._time.values())
+        return self._right / max(1, sum(self._time.values()))
+
+    @property
+    def accuracy_of_two(self) -> float:
+        """The share of time that was called, or called next, what it was."""
+        return (self._right + self._second) / max(1, sum(self._time.values()))
+
+    @property
+    def _right(self) -> Nanoseconds:
+        return sum(time for (truth, found), time in self._time.items() if truth == found)
 
     @property
     def states(self) -> tuple[str, ...]:
         """Those that were ever true, in the order of the states."""
-        true = {truth for truth, _ in self._time}
-        order = [*map(str, State), "at_work"]
-        return tuple(sorted(true, key=order.index))
+        return tuple(sorted({truth for truth, _ in self._time}, key=_order))
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Those that were ever true or found, in the order of the states."""
+        return tuple(sorted({name for pair in self._time for name in pair}, key=_order))
 
     def precision(self, state: str) -> float | None:
         """The share of what was called so that was; `None` where nothing was."""
@@ -69,7 +96,7 @@ class Confusion:
 
     def recall(self, state: str) -> float:
         """The share of what was so that was called so."""
-        return self._time[state, state] / self._sum(truth=state)
+        return self._time[state, state] / max(1, self._sum(truth=state))
 
     def f1(self, state: str) -> float:
         """The harmonic mean of the two; 0 where nothing was called so."""
@@ -79,7 +106,7 @@ class Confusion:
     @property
     def macro_f1(self) -> float:
         """The mean over the states that were ever true, each as important as any other."""
-        return sum(map(self.f1, self.states)) / len(self.states)
+        return sum(map(self.f1, self.states)) / max(1, len(self.states))
 
     def score_rows(self) -> Iterable[tuple[str, ...]]:
         """State, hours, precision, recall, F1 of each."""
@@ -92,6 +119,13 @@ class Confusion:
                 f"{self.recall(state):.3f}",
                 f"{self.f1(state):.3f}",
             )
+
+    def matrix_rows(self) -> Iterable[tuple[str, ...]]:
+        """Each truth with the share of it that was called each name, in percents."""
+        for truth in self.states:
+            whole = self._sum(truth=truth)
+            shares = (self._time[truth, found] / whole for found in self.findings)
+            yield truth, *(f"{share:.1%}".rstrip("%") if share else "" for share in shares)
 
     def mistakes(self, most: int) -> Iterable[tuple[str, ...]]:
         """What was most often taken for what: truth, finding, hours, share of the truth."""
@@ -108,3 +142,39 @@ class Confusion:
             for (is_true, is_found), time in self._time.items()
             if (not truth or is_true == truth) and (not found or is_found == found)
         )
+
+
+class Detection:
+    """How often something that holds or does not was seen, in time."""
+
+    def __init__(self) -> None:
+        self._true: Nanoseconds = 0
+        self._found: Nanoseconds = 0
+        self._both: Nanoseconds = 0
+
+    def add(self, duration: Nanoseconds, *, is_true: bool, is_found: bool) -> None:
+        """Count a stretch."""
+        self._true += is_true * duration
+        self._found += is_found * duration
+        self._both += (is_true and is_found) * duration
+
+    def merge(self, other: "Detection") -> None:
+        """Add another one's time."""
+        self._true += other._true
+        self._found += other._found
+        self._both += other._both
+
+    @property
+    def true_seconds(self) -> float:
+        """For how long it held."""
+        return seconds(self._true)
+
+    @property
+    def precision(self) -> float | None:
+        """The share of what was found that held; `None` where nothing was found."""
+        return self._both / self._found if self._found else None
+
+    @property
+    def recall(self) -> float | None:
+        """The share of what held that was found; `None` where it never held."""
+        return self._both / self._true if self._true else None

@@ -1,7 +1,8 @@
 """Measures how often Rightsizer is right, prints the scores, writes them into docs/benchmarks.md.
 
 `make eval` runs all of it, which takes a few minutes. With RIGHTSIZER_TRUTH=DIR recordings of
-production are replayed too.
+production are replayed too. `make eval SCENARIOS=DIR` scores the scenarios of another folder, and
+nothing else.
 """
 
 import argparse
@@ -12,7 +13,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from evaluation import alibaba, dcgm, findings, states
+from evaluation import alibaba, dcgm, findings, quantiles, states
 from evaluation.options import Options
 from measured import DOCUMENT, machine, rewrite
 
@@ -32,8 +33,10 @@ def _recorded(folder: str, evaluate: Callable[[Path], Iterable[str]]) -> Evaluat
     return evaluate_or_say
 
 
+LABELED: Final = "States of labeled scenarios"
 EVALUATIONS: Final[Sequence[tuple[str, Evaluation]]] = (
-    ("States of simulated nodes", states.evaluate),
+    (LABELED, states.evaluate),
+    ("Quantiles from buckets", quantiles.evaluate),
     ("Advice on simulated nodes", findings.evaluate),
     ("A production trace, per pod", _recorded("alibaba_genai_2026", alibaba.evaluate)),
     ("Pages of dcgm-exporter", _recorded("dcgm_samples", dcgm.evaluate)),
@@ -43,30 +46,59 @@ EVALUATIONS: Final[Sequence[tuple[str, Evaluation]]] = (
 def main(arguments: Sequence[str]) -> int:
     """Evaluate; scores are reported, not judged."""
     asked = _parse(arguments)
-    options = Options(seeds=asked.seeds, tick_seconds=asked.tick_seconds)
+    options = Options(
+        seeds=asked.seeds,
+        first_seed=asked.first_seed,
+        tick_seconds=asked.tick_seconds,
+        scenarios=asked.scenarios or Options().scenarios,
+    )
+    only = asked.only or (LABELED if asked.scenarios else "")
     place = f"Measured on: {machine()}.\n"
     print(place, flush=True)
     parts = [place]
     for title, evaluate in EVALUATIONS:
-        if asked.only.lower() not in title.lower():
+        if only.lower() not in title.lower():
             continue
         part = "\n".join([f"### {title}\n", *evaluate(options)])
         print(part, flush=True)
         parts.append(part)
-    if asked.only or asked.dry:
+    if only or asked.dry:
         print(f"{DOCUMENT.name} stays as it is.")
     else:
         rewrite("make eval", "\n".join(parts))
     return 0
 
 
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is less than 1")
+    return count
+
+
+def _folder(text: str) -> Path:
+    folder = Path(text)
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder '{text}'; name one with scenarios")
+    return folder
+
+
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     default = Options()
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=default.seeds, help="of each scenario")
+    parser.add_argument("--seeds", type=_count, default=default.seeds, help="of each scenario")
+    parser.add_argument(
+        "--first-seed",
+        type=int,
+        default=default.first_seed,
+        help="tune on those below 1000, score on the rest",
+    )
+    parser.add_argument(
+        "--scenarios", type=_folder, help="a folder of scenario files; scores these alone"
+    )
     parser.add_argument(
         "--tick-seconds",
-        type=int,
+        type=_count,
         default=default.tick_seconds,
         help="simulated time between two readings",
     )

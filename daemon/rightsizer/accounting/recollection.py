@@ -6,7 +6,8 @@ from typing import Final
 
 from rightsizer.accounting.block_ring import RememberedBlocks
 from rightsizer.accounting.builder import WindowBuilder
-from rightsizer.accounting.ring import ClosedWindow
+from rightsizer.accounting.ring import ClosedWindows
+from rightsizer.accounting.window_form import decode
 from rightsizer.domain.block import BLOCK_SPAN, Blocks
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.window import Window
@@ -64,9 +65,9 @@ class Recollection:
     """
 
     uuid: str
-    fine: tuple[ClosedWindow, ...]
-    hours: tuple[ClosedWindow, ...]
-    days: tuple[ClosedWindow, ...]
+    fine: ClosedWindows
+    hours: ClosedWindows
+    days: ClosedWindows
     open_fine: OpenWindow | None
     open_hour: OpenWindow | None
     """What was closed of the running hour."""
@@ -90,10 +91,9 @@ class Recollection:
         builder = WindowBuilder(self.uuid, keeps_blocks=False)
         # The running hour may stand for itself where the span goes on to where it ends so far.
         whole_end = end if end < self._last() else end + DAY
-        hours = frozenset(
-            hour for fine in self.fine if (hour := fine.slot - fine.slot % HOUR) >= self.fine_since
-        )
-        for window in self._cover(_Span(start, end, whole_end, hours)):
+        hours = {slot - slot % HOUR for slot in self.fine.slots}
+        fine_hours = frozenset(hour for hour in hours if hour >= self.fine_since)
+        for window in self._cover(_Span(start, end, whole_end, fine_hours)):
             builder.merge(window)
         return replace(builder.window(), blocks=self.blocks(start, end))
 
@@ -103,19 +103,21 @@ class Recollection:
 
     def _cover(self, span: "_Span") -> Iterator[Window]:
         """The longest windows that lie in the span, and shorter ones at its ends."""
-        covered = set()
-        for day in (*self.days, self.open_day):
-            if day is not None and span.holds(day.slot, DAY):
-                covered.add(day.slot)
-                yield self._read(day)
-        for hour in self.hours:
-            if hour.slot - hour.slot % DAY not in covered and span.takes_hour(hour.slot):
-                yield self._read(hour)
+        covered = {slot for slot in self.days.slots if span.holds(slot, DAY)}
+        for slot, form in self.days:
+            if slot in covered:
+                yield decode(self.uuid, form)
+        if self.open_day is not None and span.holds(self.open_day.slot, DAY):
+            covered.add(self.open_day.slot)
+            yield self.open_day.window
+        for slot, form in self.hours:
+            if slot - slot % DAY not in covered and span.takes_hour(slot):
+                yield decode(self.uuid, form)
         if self.open_hour is not None and span.takes_hour(self.open_hour.slot):
             yield self.open_hour.window
-        for fine in self.fine:
-            if span.takes_fine(fine.slot):
-                yield self._read(fine)
+        for slot, form in self.fine:
+            if span.takes_fine(slot):
+                yield decode(self.uuid, form)
         if self.open_fine is not None and span.start <= self.open_fine.slot < span.end:
             yield self.open_fine.window
 
@@ -123,16 +125,5 @@ class Recollection:
         """The end of what is known, to the grain of what was known last."""
         if self.open_fine is not None:
             return self.open_fine.window.end
-        return max(
-            (
-                found[-1].slot + grain
-                for found, grain in ((self.fine, FINE_SPAN), (self.hours, HOUR))
-                if found
-            ),
-            default=0,
-        )
-
-    def _read(self, found: ClosedWindow | OpenWindow) -> Window:
-        if isinstance(found, OpenWindow):
-            return found.window
-        return found.window(self.uuid)
+        rings = ((self.fine, FINE_SPAN), (self.hours, HOUR))
+        return max((ring.slots[-1] + grain for ring, grain in rings if ring), default=0)

@@ -1,0 +1,34 @@
+"""What a report tells of workloads: counters over all their devices."""
+
+from readings import EPOCH, SECOND, TRAINING, gpu, snapshot, workload
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.domain.report import AgentReport
+from rightsizer.domain.state import State
+from rightsizer.runtime.accountant import Accountant
+
+GPU, PEER = gpu(0), gpu(1)
+JOB = workload("job")
+
+
+def test_report_tells_of_workloads_once_a_minute() -> None:
+    """Both devices' seconds under one name; waste and use sum to them."""
+    books = Accountant(AccountingSettings(), ())
+    agent = AgentReport("1", "test", EPOCH, 10.0)
+    for at in range(0, 301, 10):
+        report = books.post(
+            snapshot(
+                at,
+                [GPU, PEER],
+                {GPU: TRAINING, PEER: TRAINING},
+                interval_seconds=10.0,
+                holders={GPU: JOB, PEER: JOB},
+            ),
+            (),
+            lambda: agent,
+        )
+    (found,) = report.workloads
+    assert (found.workload, found.devices) == (JOB, (GPU.uuid, PEER.uuid))
+    assert found.last_seen == EPOCH + 300 * SECOND
+    totals = found.totals
+    assert totals.state_seconds == {State.COMPUTE_BOUND: 600.0}
+    assert totals.used_seconds + sum(totals.waste_seconds.values()) == 600.0

@@ -1,0 +1,126 @@
+"""One scenario with one seed, judged by Rightsizer and by the rules of others."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from evaluation.baselines import BASELINES
+from evaluation.claims import as_claimed
+from evaluation.disturbance import Disturbance, without_power, without_profiling
+from evaluation.scores import OURS, Scores
+from evaluation.stage import Truth, moments
+from evaluation.watch import Watch
+from rightsizer.accounting.books import Books
+from rightsizer.domain.entry import Entry
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import Condition, State, Tier
+
+__all__ = ["judge"]
+
+_NO_CONDITIONS: Final[frozenset[Condition]] = frozenset()
+_REDUCTIONS: Final[Mapping[Tier, Callable[[Snapshot], Snapshot]]] = {
+    Tier.PROFILING: lambda snapshot: snapshot,
+    Tier.POWER: without_profiling,
+    Tier.BASIC: without_power,
+}
+_STREAMS: Final = (
+    (Tier.PROFILING, False),
+    (Tier.POWER, False),
+    (Tier.BASIC, False),
+    (Tier.PROFILING, True),
+    (Tier.POWER, True),
+)
+"""By tier, and whether it is disturbed."""
+_RIVALS_TIERS: Final = frozenset({Tier.PROFILING, Tier.POWER})
+
+
+def judge(path: Path, seed: int, tick_seconds: float, *, is_varied: bool) -> Scores:
+    """A day of a scenario on every tier, as it is and disturbed.
+
+    Args:
+        path: The scenario's file.
+        seed: For its noise, its variation and its disturbance.
+        tick_seconds: Simulated time between two readings.
+        is_varied: Whether the seed also changes what the kernels do.
+
+    Raises:
+        ScenarioError: the file is no scenario.
+    """
+    scores = Scores()
+    disturbance = Disturbance(f"{path.stem} {seed}")
+    benches = [_Bench(scores, tier, is_disturbed=is_disturbed) for tier, is_disturbed in _STREAMS]
+    for moment in moments(path, seed, tick_seconds, is_varied=is_varied):
+        rough = disturbance.disturbed(moment.snapshot, moment.late)
+        for bench in benches:
+            bench.see(rough if bench.is_disturbed else moment.snapshot, moment.truths)
+    return scores
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """What was read of a device, and what is true of it."""
+
+    entry: Entry
+    truth: State
+    conditions: frozenset[Condition]
+
+
+class _Bench:
+    """All who judge one stream of snapshots."""
+
+    def __init__(self, scores: Scores, tier: Tier, *, is_disturbed: bool) -> None:
+        self.is_disturbed = is_disturbed
+        self._scores = scores
+        self._reduce = _REDUCTIONS[tier]
+        self._books = Books()
+        self._watch = Watch() if tier in _RIVALS_TIERS else None
+
+    def see(self, seen: Snapshot, truths: Mapping[str, Truth]) -> None:
+        """Judge what is left of a snapshot on this tier."""
+        snapshot = self._reduce(seen)
+        entries = self._books.post(snapshot)
+        watched = self._watch.see(snapshot) if self._watch is not None else {}
+        for entry in entries:
+            stretch = _Stretch(entry, *truths.get(entry.uuid, (State.UNKNOWN, _NO_CONDITIONS)))
+            if self._is_judged(stretch):
+                self._ours(stretch)
+                if entry.uuid in watched:
+                    for name, rule in BASELINES.items():
+                        self._count(name, stretch, rule(*watched[entry.uuid]))
+
+    def _is_judged(self, stretch: _Stretch) -> bool:
+        """Whether there is anything to be right or wrong about."""
+        is_unknown = stretch.entry.state is State.UNKNOWN
+        if stretch.truth is not State.UNKNOWN and not is_unknown:
+            return True
+        duration, scores = stretch.entry.duration, self._scores
+        if not is_unknown:
+            scores.invented += duration
+        elif stretch.truth is State.UNKNOWN:
+            scores.rightly_unknown += duration
+        else:
+            scores.abstained += duration
+        return False
+
+    def _ours(self, stretch: _Stretch) -> None:
+        entry = stretch.entry
+        self._count(OURS, stretch, entry.state, entry.second_cause)
+        if entry.tier is Tier.PROFILING:
+            for condition in Condition:
+                self._scores.conditions[condition, self.is_disturbed].add(
+                    entry.duration,
+                    is_true=condition in stretch.conditions,
+                    is_found=condition in entry.conditions,
+                )
+
+    def _count(
+        self, judge: str, stretch: _Stretch, found: State, second: State | None = None
+    ) -> None:
+        entry = stretch.entry
+        names = [
+            None if state is None else as_claimed(state, entry.tier, entry.signals)
+            for state in (stretch.truth, found, second)
+        ]
+        confusion = self._scores.confusions[judge, entry.tier, self.is_disturbed]
+        confusion.add(str(names[0]), str(names[1]), entry.duration, names[2])

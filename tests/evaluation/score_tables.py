@@ -1,0 +1,169 @@
+"""The scores as tables for people."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from evaluation.baselines import BASELINES
+from evaluation.claims import at_rest_or_at_work
+from evaluation.confusion import Confusion, Detection
+from evaluation.scores import OURS, Scores
+from measured import table
+from rightsizer.domain.state import Condition, Tier
+from rightsizer.domain.units import seconds
+
+__all__ = ["baselines", "by_scenario", "by_state", "by_tier", "conditions"]
+
+_FLOORS: Final = {Tier.PROFILING: 0.95, Tier.POWER: 0.85}
+_TIERS: Final = (Tier.PROFILING, Tier.POWER, Tier.BASIC)
+_MISTAKES: Final = 5
+_FALSE_IDLE: Final = "false idle, s per GPU-day"
+
+
+def by_tier(total: Scores) -> Iterator[str]:
+    """How right Rightsizer is, against what was promised."""
+    yield "#### By tier\n"
+    rows = [
+        _tier_row(total.confusions[OURS, tier, is_disturbed], tier, is_disturbed=is_disturbed)
+        for tier in _TIERS
+        for is_disturbed in (False, True)
+        if (OURS, tier, is_disturbed) in total.confusions
+    ]
+    yield table(
+        rows,
+        (
+            *("tier", "GPU-days", "accuracy", "with second cause", "macro-F1", "at least", ""),
+            *(_FALSE_IDLE, "at most"),
+        ),
+    )
+    unread, lost, invented = (
+        f"{seconds(each) / 3600:.1f} h"
+        for each in (total.abstained, total.rightly_unknown, total.invented)
+    )
+    yield (
+        f"\nOver the states that a tier can tell apart. Beside these {unread} were unknown because "
+        f"nothing was read that tells, and {lost} that had no state, as when a GPU is lost; "
+        f"{invented} were given a state without having one.\n"
+    )
+
+
+def _tier_row(found: Confusion, tier: Tier, *, is_disturbed: bool) -> tuple[str, ...]:
+    floor = None if is_disturbed else _FLOORS.get(tier)
+    idle = found.false_idle_seconds_per_day
+    return (
+        f"{tier}, disturbed" if is_disturbed else str(tier),
+        f"{found.gpu_days:.0f}",
+        f"{found.accuracy:.3f}",
+        f"{found.accuracy_of_two:.3f}",
+        f"{found.macro_f1:.3f}",
+        "" if floor is None else f"{floor:.2f}",
+        "" if floor is None else _verdict(kept=found.macro_f1 >= floor),
+        f"{idle:.1f}",
+        "" if is_disturbed else f"0 {_verdict(kept=not found.false_idle)}",
+    )
+
+
+def _verdict(*, kept: bool) -> str:
+    return "pass" if kept else "FAIL"
+
+
+def baselines(total: Scores) -> Iterator[str]:
+    """The same figures for the rules of others."""
+    yield "#### Beside static rules\n"
+    streams = [(tier, rough) for tier in (Tier.PROFILING, Tier.POWER) for rough in (False, True)]
+    rows = []
+    for name in (OURS, *BASELINES):
+        rough = total.confusions[name, Tier.PROFILING, False].merged_by(at_rest_or_at_work)
+        rows.append(
+            (
+                name,
+                *(f"{total.confusions[name, *stream].macro_f1:.3f}" for stream in streams),
+                f"{rough.macro_f1:.3f}",
+                f"{rough.recall('idle_held'):.3f}",
+                f"{total.false_idle_seconds_per_day(name, is_disturbed=False):.1f}",
+                f"{total.false_idle_seconds_per_day(name, is_disturbed=True):.1f}",
+            )
+        )
+    yield table(
+        rows,
+        (
+            *("", "profiling", "disturbed", "power", "disturbed"),
+            *("rest, stall, work", "idle found", _FALSE_IDLE, "disturbed"),
+        ),
+    )
+    yield (
+        "\nMacro-F1; 'rest, stall, work' is that of empty, held, stalled and at work alone. All "
+        "rules are told which GPUs nobody holds, and those of pods and jobs who holds the others.\n"
+    )
+
+
+def by_state(total: Scores) -> Iterator[str]:
+    """Each state's scores as they are and disturbed, the confusion matrix, the worst mistakes."""
+    for tier in (Tier.PROFILING, Tier.POWER):
+        plain, other = (total.confusions[OURS, tier, rough] for rough in (False, True))
+        after = {row[0]: row[2:] for row in other.score_rows()}
+        yield f"#### States, {tier} tier\n"
+        yield table(
+            ((*row, *after.get(row[0], ("", "", ""))) for row in plain.score_rows()),
+            (
+                *("state", "hours", "precision", "recall", "F1"),
+                *("disturbed: precision", "recall", "F1"),
+            ),
+        )
+        for label, confusion in (("", plain), (", disturbed", other)):
+            yield f"\nWhat each was called, in percents of it{label}:\n"
+            yield table(confusion.matrix_rows(), ("truth", *confusion.findings))
+        yield "\nTaken for something else most often:\n"
+        yield table(_mistakes(plain, other), ("", "truth", "taken for", "hours", "of that truth"))
+        yield ""
+
+
+def _mistakes(plain: Confusion, disturbed: Confusion) -> Iterator[tuple[str, ...]]:
+    for label, confusion in (("as it is", plain), ("disturbed", disturbed)):
+        for mistake in confusion.mistakes(_MISTAKES):
+            yield label, *mistake
+
+
+def conditions(total: Scores) -> Iterator[str]:
+    """Each condition's precision and recall."""
+    yield "#### Conditions\n"
+    rows = []
+    for condition in Condition:
+        plain, rough = (total.conditions[condition, disturbed] for disturbed in (False, True))
+        hours = f"{plain.true_seconds / 3600:.1f}"
+        rows.append((str(condition), hours, *_pair(plain), *_pair(rough)))
+    yield table(
+        rows, ("condition", "hours", "precision", "recall", "disturbed: precision", "recall")
+    )
+    yield "\nOn the profiling tier.\n"
+
+
+def _pair(detection: Detection) -> tuple[str, str]:
+    precision, recall = (
+        "" if value is None else f"{value:.3f}" for value in (detection.precision, detection.recall)
+    )
+    return precision or "never called", recall or "never true"
+
+
+def by_scenario(by_name: Mapping[str, Scores]) -> Iterator[str]:
+    """Where it goes wrong."""
+    yield "#### By scenario\n"
+    rows = []
+    for name, scores in by_name.items():
+        ours = [scores.confusions[OURS, tier, False] for tier in (Tier.PROFILING, Tier.POWER)]
+        idle = [
+            scores.false_idle_seconds_per_day(judge, is_disturbed=rough)
+            for judge, rough in (
+                *((OURS, False), (OURS, True)),
+                *(("gpu-pruner", False), ("GPU utilization alone", False)),
+            )
+        ]
+        accuracies = (f"{found.accuracy:.3f}" if found.gpu_days else "" for found in ours)
+        rows.append((name, *accuracies, *(f"{each:.0f}" for each in idle)))
+    yield table(
+        rows,
+        (
+            *("scenario", "accuracy, profiling", "power", _FALSE_IDLE, "disturbed"),
+            *("gpu-pruner's", "of utilization alone"),
+        ),
+    )
+    yield ""

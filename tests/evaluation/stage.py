@@ -1,0 +1,64 @@
+"""A scenario with a seed as it is lived through: what is read at each moment, and what is true."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from evaluation.places import in_place
+from evaluation.profiled import with_dcgm
+from evaluation.variation import varied
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import Condition, State
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, nanoseconds
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+
+__all__ = ["Moment", "Truth", "moments"]
+
+_DAY: Final = 86400 * NANOSECONDS_PER_SECOND
+_LAG_SECONDS: Final = (0.5, 3.0)
+
+Truth = tuple[State, frozenset[Condition]]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One tick."""
+
+    snapshot: Snapshot
+    late: Snapshot
+    """The same a little earlier, which is what lagging counters still show."""
+    truths: Mapping[str, Truth]
+    """Of the devices that have a state, by uuid."""
+
+
+def moments(
+    path: Path, seed: int, tick_seconds: float, *, is_varied: bool = True
+) -> Iterator[Moment]:
+    """A day of a scenario.
+
+    Raises:
+        ScenarioError: the file is no scenario; the message names the place.
+    """
+    catalogue = built_in()
+    written = load_scenario(str(path), catalogue)
+    scenario = varied(written, seed) if is_varied else replace(written, seed=seed)
+    tick, random = nanoseconds(tick_seconds), Random(f"stage {scenario.name} {seed}")
+    lag = nanoseconds(random.uniform(*_LAG_SECONDS))
+    # Phases begin on whole minutes; readings do not wait for them.
+    start = DEFAULT_START + random.randrange(tick)
+    now, before = (
+        SimulatedSource(scenario, catalogue, start=begin, interval=tick, duration=_DAY)
+        for begin in (start, start - lag)
+    )
+    for seen, late in zip(iter(now.read, None), iter(before.read, None), strict=True):
+        snapshot = in_place(with_dcgm(seen, now.node), now.node)
+        truths = {
+            device.uuid: now.node.truth(device.uuid, snapshot.time)
+            for device in snapshot.devices
+            if not device.has_mig_instances
+        }
+        yield Moment(snapshot, with_dcgm(late, before.node), truths)
