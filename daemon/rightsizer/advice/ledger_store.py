@@ -77,10 +77,20 @@ def _finding(form: dict[str, Any]) -> Finding:
             "devices": tuple(form["devices"]),
             "culprits": tuple(form["culprits"]),
             "action": Action(form["action"]),
-            "options": tuple(
-                Option(**option | {"risk": Risk(option["risk"])}) for option in form["options"]
-            ),
+            "options": tuple(map(_option, form["options"])),
             "risk": Risk(form["risk"]),
             "savings": Savings(**form["savings"]),
+        }
+    )
+
+
+def _option(form: dict[str, Any]) -> Option:
+    action, savings = form.get("action"), form.get("savings")
+    return Option(
+        **form
+        | {
+            "risk": Risk(form["risk"]),
+            "action": None if action is None else Action(action),
+            "savings": None if savings is None else Savings(**savings),
         }
     )

@@ -11,6 +11,8 @@ from rightsizer.cli import (
     check_config,
     demo,
     export,
+    plan,
+    project,
     record,
     release,
     replay,
@@ -33,7 +35,9 @@ COMMANDS: tuple[Command, ...] = (
     release.RELEASE,
     release.RESUME,
     topology.COMMAND,
+    project.COMMAND,
     catalogue.COMMAND,
+    plan.COMMAND,
     check_config.COMMAND,
     version.COMMAND,
 )

@@ -106,16 +106,6 @@ class Risk(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """One way to act on a finding."""
-
-    description: str
-    risk: Risk
-    target: str = ""
-    """A board, a MIG profile or a count; empty where there is none."""
-
-
-@dataclass(frozen=True, slots=True)
 class Savings:
     """What acting would save, as an interval; `reason` says why there is no figure."""
 
@@ -124,6 +114,38 @@ class Savings:
     dollars_per_hour_low: float | None = None
     dollars_per_hour_high: float | None = None
     reason: str = ""
+    gpu_hours_per_month_low: float | None = None
+    gpu_hours_per_month_high: float | None = None
+    kilowatt_hours_per_month_low: float | None = None
+    kilowatt_hours_per_month_high: float | None = None
+    """At the GPUs; a building takes more."""
+    price_source: str = ""
+    price_date: str = ""
+    """When the price held; it is no quote of today."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to act on a finding."""
+
+    description: str
+    risk: Risk
+    target: str = ""
+    """A board, a MIG profile or a count; empty where there is none."""
+    action: Action | None = None
+    """What choosing it means to do; `None` where it is the finding's."""
+    time_ratio: float | None = None
+    """The time of the same work, of that which it takes now; `None` where not projected."""
+    time_ratio_low: float | None = None
+    time_ratio_high: float | None = None
+    utilization: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Mean shares that are expected there, by signal, idle time included."""
+    fits: bool | None = None
+    """Whether its memory holds what is needed; `None` where that is not known."""
+    dollars_per_hour_low: float | None = None
+    dollars_per_hour_high: float | None = None
+    """What it costs, all GPUs of the workload together."""
+    savings: Savings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ The only importer of pyyaml.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import yaml
 
-__all__ = ["Document", "Path", "YamlError", "dump_yaml", "load_yaml"]
+__all__ = ["Document", "Path", "YamlError", "dump_yaml", "load_yaml", "load_yaml_documents"]
 
 Path: TypeAlias = Sequence[str | int]
 """The keys and indices that lead to a value."""
@@ -94,25 +94,50 @@ def load_yaml(text: str, name: str) -> Document:
     Raises:
         YamlError: the text is not YAML, repeats a key, or nests into itself.
     """
+    documents = _load(text, name, is_single=True)
+    return documents[0] if documents else Document(name, None, {})
+
+
+def load_yaml_documents(text: str, name: str) -> list[Document]:
+    """Parse YAML text of any number of documents; `name` is what errors call it.
+
+    Raises:
+        YamlError: the text is not YAML, repeats a key, or nests into itself.
+    """
+    return _load(text, name, is_single=False)
+
+
+def _load(text: str, name: str, *, is_single: bool) -> list[Document]:
     loader = None
     try:
         _refuse_depth(text, name)
         loader = _Loader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return Document(name, None, {})
-        places: dict[tuple[str | int, ...], Place] = {}
-        _walk(name, node, (), places, set())
-        return Document(name, loader.construct_document(node), places)
+        documents = []
+        for node in _nodes(loader, is_single=is_single):
+            places: dict[tuple[str | int, ...], Place] = {}
+            _walk(name, node, (), places, set())
+            documents.append(Document(name, loader.construct_document(node), places))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
         raise YamlError(f"{name}:{place}: {error.problem}") from None
     except yaml.YAMLError as error:
         raise YamlError(f"{name}:1:1: {error}") from None
+    else:
+        return documents
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _nodes(loader: Any, *, is_single: bool) -> Iterator[yaml.Node]:
+    if is_single:
+        node = loader.get_single_node()
+        if node is not None:
+            yield node
+        return
+    while loader.check_node():
+        yield loader.get_node()
 
 
 def dump_yaml(data: Any) -> str:

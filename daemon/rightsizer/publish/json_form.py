@@ -15,6 +15,7 @@ from rightsizer.domain.report import (
     JobReport,
     Report,
     Totals,
+    WorkloadReport,
 )
 from rightsizer.domain.units import Nanoseconds, seconds
 from rightsizer.domain.window import Provisioning
@@ -105,7 +106,22 @@ def report_form(report: Report) -> Form:
         "agent": _agent_form(report.agent),
         "devices": [device_form(device) for device in report.devices],
         "advice": [advice_form(advice) for advice in report.advice],
+        "workloads": [_workload_form(workload) for workload in report.workloads],
         "node": _node_form(report),
+    }
+
+
+def _workload_form(report: WorkloadReport) -> Form:
+    workload = report.workload
+    return {
+        "workload": workload.key,
+        "kind": workload.kind,
+        "name": workload.name,
+        "class": workload.workload_class,
+        "namespace": workload.namespace,
+        "devices": list(report.devices),
+        "last_seen": seconds(report.last_seen),
+        "totals": _totals_form(report.totals),
     }
 
 

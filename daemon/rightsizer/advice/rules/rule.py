@@ -1,9 +1,10 @@
 """What a rule is: its settings, a judgement of one case, and how its advice behaves."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
+from rightsizer.advice.market import Market
 from rightsizer.domain.finding import Case, Finding
 from rightsizer.domain.settings import setting
 from rightsizer.domain.workload import Workload
@@ -82,12 +83,14 @@ class Rule(Generic[Settings]):
 
     name: str
     settings: Settings
-    judge_with: Callable[[Case, Settings], Finding]
+    judge_with: Callable[[Case, Settings, Market], Finding]
     conduct_with: Callable[[Workload | None, Settings], Conduct]
+    market: Market = field(default_factory=Market)
+    """What else there is to run on, and what it costs."""
 
     def judge(self, case: Case) -> Finding:
         """The verdict on one case."""
-        return self.judge_with(case, self.settings)
+        return self.judge_with(case, self.settings, self.market)
 
     def conduct(self, workload: Workload | None) -> Conduct:
         """How advice of this rule behaves for a workload."""
@@ -101,3 +104,7 @@ class Rule(Generic[Settings]):
     def with_settings(self, settings: Settings) -> "Rule[Settings]":
         """The same rule with an operator's settings."""
         return replace(self, settings=settings)
+
+    def in_market(self, market: Market) -> "Rule[Settings]":
+        """The same rule with an operator's boards and prices."""
+        return replace(self, market=market)
