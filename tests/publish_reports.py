@@ -42,6 +42,7 @@ from rightsizer.domain.topology import GpuLink, LinkKind, Topology
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, nanoseconds
 from rightsizer.domain.window import Provisioning, ResourceProvisioning
 from rightsizer.domain.workload import Holding
+from rightsizer.domain.xid import XidLog
 
 _OF_AN_H100 = tuple(
     signal
@@ -143,6 +144,7 @@ def device_report(index: int, story: Story) -> DeviceReport:
         {} if is_silent else {name: _provisioning(story) for name in ("24h", "7d", "current")},
         strip,
         (Holding(story.workload, 1.0),) if story.workload else (),
+        xids=XidLog({}),
     )
 
 

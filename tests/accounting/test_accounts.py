@@ -179,6 +179,35 @@ def test_holder_stays_until_the_device_was_empty_for_a_while() -> None:
     assert accounts.cases(None, 0)[0].workload is None
 
 
+def test_a_device_at_work_is_not_empty_meanwhile() -> None:
+    """Two empty moments far apart are no departure, whoever worked in between."""
+    accounts = Accounts()
+    live(accounts, ticks(0, 100), {GPU: HELD}, {GPU: JOB})
+    live(accounts, ticks(110, 200), {GPU: EMPTY})
+    live(accounts, ticks(210, 900), {GPU: TRAINING})
+    live(accounts, ticks(910, 1000), {GPU: EMPTY})
+    assert accounts.cases(None, 0)[0].workload == JOB
+
+
+def test_a_holder_is_judged_though_the_clock_was_set_back() -> None:
+    """Nobody took a device in the future."""
+    accounts = Accounts()
+    live(accounts, ticks(0, 600), {GPU: HELD}, {GPU: JOB})
+    for at in ticks(610, 1200):
+        accounts.post(
+            snapshot(
+                at,
+                (GPU,),
+                {GPU: HELD},
+                interval_seconds=10.0,
+                holders={GPU: JOB},
+                wall_time=EPOCH + (at - 7 * 86400) * SECOND,
+            )
+        )
+    (case,) = accounts.cases(HOUR, EPOCH + (1200 - 7 * 86400) * SECOND)
+    assert case.windows[0].known == 600 * SECOND
+
+
 def test_restart_of_the_holder_is_no_new_holder() -> None:
     """A service that is away for minutes keeps its evidence; another workload brings its own."""
     accounts = Accounts()

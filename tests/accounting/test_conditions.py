@@ -59,7 +59,7 @@ def holding(
         ),
         (
             SLOW | {REASONS: float(ClockEvent.HW_POWER_BRAKE_SLOWDOWN)},
-            {Condition.POWER_THROTTLED, Condition.HARDWARE_SLOWDOWN},
+            {Condition.HARDWARE_SLOWDOWN},
         ),
         # A cap matters where it takes work away: on a busy GPU whose clock is down.
         (CAPPED | {Signal.GPU_BUSY: 0.5}, {Condition.POWER_THROTTLED}),

@@ -284,6 +284,25 @@ def test_another_history_is_taken_over(tmp_path: Path) -> None:
         assert target.devices() == source.devices()
 
 
+def test_an_older_recording_does_not_change_who_holds_a_device_now(tmp_path: Path) -> None:
+    """One that is as new or newer does."""
+    with (
+        Database(tmp_path / "a.db", HISTORY_SCHEMAS, is_durable=False) as one,
+        Database(tmp_path / "b.db", HISTORY_SCHEMAS, is_durable=False) as other,
+    ):
+        source, target = History(one), History(other)
+        now = KnownDevice(gpu(), workload("now"), EPOCH + DAY)
+        target.save([five_minutes(600)], [now])
+        source.save([five_minutes(0)], [KnownDevice(gpu(), workload("then"), EPOCH)])
+        target.replace(source)
+        assert target.devices() == (now,)
+        assert [tenure.workload for tenure in target.tenures()] == ["slurm/then", "slurm/now"]
+        newest = KnownDevice(gpu(), workload("next"), EPOCH + 2 * DAY)
+        source.save([five_minutes(601)], [newest])
+        target.replace(source)
+        assert target.devices() == (newest,)
+
+
 def test_who_held_a_device_when_is_kept(database: Database) -> None:
     """One holder after the other, each to the last window that was written while it held."""
     history = History(database)

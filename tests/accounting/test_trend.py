@@ -67,6 +67,17 @@ def test_when_a_limit_is_reached() -> None:
     assert steady.days_until(0.9) is None
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_interval_of_a_load_that_falls_mirrors_that_of_one_that_grows(seed: int) -> None:
+    """Neither end of the interval is nearer to the line than the other."""
+    days = days_of(0.01, 0.05, seed, 7)
+    grows, falls = trend_of(days), trend_of([(day, -value) for day, value in days])
+    assert grows is not None
+    assert falls is not None
+    assert falls.slope_low == pytest.approx(-grows.slope_high)
+    assert falls.slope_high == pytest.approx(-grows.slope_low)
+
+
 def test_few_days_have_no_trend() -> None:
     """Six days may be the end of a week."""
     assert trend_of(days_of(0.1, 0.0, 1, 6)) is None

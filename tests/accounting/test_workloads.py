@@ -180,9 +180,12 @@ def test_more_workloads_than_are_remembered_do_no_harm() -> None:
     """A node may be shared by any number of them."""
     workloads = Workloads(WorkloadsSettings(most=3))
     crowd = {"GPU-0": tuple(Holding(workload(f"guest {number}"), 0.1) for number in range(10))}
-    run(workloads, crowd, range(10, 1201, 10))
+    closed = run(workloads, crowd, range(10, 1201, 10))
     assert len(workloads.reports()) <= 3
     assert len(workloads.open_windows()) <= 3
+    # Those that are there do not drive each other out, window by window.
+    assert len({window.uuid for window in closed}) == 3
+    assert len(closed) == 3 * 3
 
 
 def test_window_of_who_left_is_closed() -> None:

@@ -25,6 +25,20 @@ EVIDENCE: Final[st.SearchStrategy[Any]] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
+SAVINGS: Final[st.SearchStrategy[Savings]] = st.builds(
+    Savings, SAVING, SAVING, SAVING, SAVING, TEXT, SAVING, SAVING, SAVING, SAVING, TEXT, TEXT
+)
+OPTIONS: Final[st.SearchStrategy[Option]] = st.builds(
+    Option,
+    TEXT,
+    st.sampled_from(Risk),
+    TEXT,
+    st.none() | st.sampled_from(Action),
+    SAVING,
+    utilization=st.dictionaries(TEXT, RATIO, max_size=3),
+    fits=st.none() | st.booleans(),
+    savings=st.none() | SAVINGS,
+)
 FINDINGS: Final[st.SearchStrategy[Finding]] = st.builds(
     Finding,
     id=TEXT,
@@ -36,11 +50,11 @@ FINDINGS: Final[st.SearchStrategy[Finding]] = st.builds(
     workload=st.none() | TEXT,
     action=st.sampled_from(Action),
     summary=TEXT,
-    options=st.lists(st.builds(Option, TEXT, st.sampled_from(Risk), TEXT), max_size=2).map(tuple),
+    options=st.lists(OPTIONS, max_size=2).map(tuple),
     confidence=RATIO,
     confidence_factors=st.dictionaries(TEXT, RATIO, max_size=3),
     risk=st.sampled_from(Risk),
-    savings=st.builds(Savings, SAVING, SAVING, SAVING, SAVING, TEXT),
+    savings=SAVINGS,
     evidence=st.dictionaries(TEXT, EVIDENCE, max_size=3),
     abstained=st.none() | TEXT,
 )

@@ -20,6 +20,7 @@ from benchmarks import (
     import_time,
     kills,
     peers,
+    plan_speed,
     replay_speed,
     scrape_cost,
     tick_cost,
@@ -36,6 +37,7 @@ BENCHMARKS: Final[Sequence[tuple[str, Callable[[Options], Iterable[Figure]]]]] =
     ("A history of fourteen days", history_cost.measure),
     ("Killed under load", kills.measure),
     ("Replay", replay_speed.measure),
+    ("Planning", plan_speed.measure),
     ("Start of the command", import_time.measure),
     ("Beside others, on the same simulated driver", peers.measure),
 )

@@ -225,8 +225,11 @@ def test_spans_that_adjoin_hold_every_window_once(tmp_path: Path, capsys: Captur
         )
     ]
 
+    everything = exported(capsys, "--history.path", path)
     assert [len(part) for part in parts] == [12, 2, 10]
-    assert [row for part in parts for row in part] == exported(capsys, "--history.path", path)
+    assert [row for part in parts for row in part] == everything
+    ages = ("--from", "1500-01-01", "--to", "9999-12-31")
+    assert exported(capsys, "--history.path", path, *ages) == everything
 
 
 def test_devices_are_chosen_by_index_or_uuid(tmp_path: Path, capsys: Captured) -> None:
@@ -327,7 +330,7 @@ def test_a_fault_names_the_thing_and_the_remedy(
     assert {name for name in left if not name.endswith(("-wal", "-shm"))} == set()
 
 
-@pytest.mark.parametrize("text", ["soon", "2026-13-01", "nan:", ""])
+@pytest.mark.parametrize("text", ["soon", "2026-13-01", "nan:", "nan", "Infinity", "1e9999999", ""])
 def test_a_time_that_is_none_is_refused(text: str, capsys: Captured) -> None:
     """With the way to write it."""
     with pytest.raises(SystemExit) as exit_:

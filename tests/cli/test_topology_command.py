@@ -12,10 +12,10 @@ import pytest
 from nvml_driver import FakeDriver, FakeGpu, installed
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
-from rightsizer.publish.topology_form import cpu_list
 from rightsizer.cli.topology_text import topology_text
 from rightsizer.domain.device import Device
 from rightsizer.domain.topology import GpuLink, LinkKind, Placement, Topology
+from rightsizer.publish.topology_form import cpu_list
 from rightsizer.telemetry.topology.survey import Survey, take_survey
 from simulated_driver import simulated_driver
 from sysfs_trees import SysfsTree, flat_virtual_machine, grace_hopper, hgx, no_numa, one_socket
@@ -97,6 +97,22 @@ def test_the_scenario_of_the_configuration_counts_too(tmp_path: Path, capsys: Ca
     file.write_text("sources: {simulated: {scenario: t4-pair}}\n")
 
     assert [gpu["name"] for gpu in form(capsys, "--config.file", file)["gpus"]] == ["Tesla T4"] * 2
+
+
+def test_boards_of_the_operator_count_too(tmp_path: Path, capsys: Captured) -> None:
+    """As they do for the agent."""
+    boards, scenario, file = (tmp_path / name for name in ("boards.yaml", "lab.yaml", "own.yaml"))
+    figures = "sm_count: 100, memory_mib: 65536, memory_bandwidth_gbs: 2000, power_limit_watts: 300"
+    boards.write_text(
+        "boards: {LAB-1: {architecture: Hopper, compute_capability: '9.0', "
+        f"{figures}, dense_peak_tera: {{bf16: 500}}}}}}\n"
+    )
+    scenario.write_text("{name: lab, boards: [{board: LAB-1}], workloads: []}\n")
+    file.write_text(
+        f"catalogue: {{boards_file: {boards}}}\nsources: {{simulated: {{scenario: {scenario}}}}}\n"
+    )
+
+    assert len(form(capsys, "--config.file", file)["gpus"]) == 1
 
 
 def test_what_is_not_known_is_null(no_driver: FakeDriver, tmp_path: Path, capsys: Captured) -> None:

@@ -1,5 +1,6 @@
 """What a database makes of files that break while they are open, and of disks that lose power."""
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -129,6 +130,27 @@ def test_where_no_new_file_can_be_begun_it_is_tried_again(tmp_path: Path) -> Non
         path.unlink()
         write(database, "goes on")
         assert notes(database) == ["goes on"]
+
+
+def test_a_broken_file_that_cannot_be_moved_away_is_told_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes can keep what it has until the place is mended."""
+    path = tmp_path / "history.db"
+    with Database(path, MIGRATIONS) as database:
+        write(database, "first")
+        damage(path)
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "rename", _refuse)
+            for _ in range(2):
+                with pytest.raises(HistoryError, match="Read-only"):
+                    write(database, "lost")
+        write(database, "goes on")
+        assert notes(database) == ["goes on"]
+
+
+def _refuse(*_: object) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
 @pytest.mark.parametrize("is_read_only", [False, True], ids=["writer", "reader"])

@@ -13,7 +13,19 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from evaluation import alibaba, dcgm, findings, quantiles, states
+from evaluation import (
+    alibaba,
+    dcgm,
+    findings,
+    memory,
+    mig,
+    projection,
+    quantiles,
+    ratios,
+    serving,
+    states,
+    training_truth,
+)
 from evaluation.options import Options
 from measured import DOCUMENT, machine, rewrite
 
@@ -40,6 +52,12 @@ EVALUATIONS: Final[Sequence[tuple[str, Evaluation]]] = (
     ("Advice on simulated nodes", findings.evaluate),
     ("A production trace, per pod", _recorded("alibaba_genai_2026", alibaba.evaluate)),
     ("Pages of dcgm-exporter", _recorded("dcgm_samples", dcgm.evaluate)),
+    ("Memory estimates", memory.evaluate),
+    ("Serving", serving.evaluate),
+    ("Training", training_truth.evaluate),
+    ("Ratios between boards", ratios.evaluate),
+    ("MIG slices", mig.evaluate),
+    ("Projection of profiles", projection.evaluate),
 )
 
 

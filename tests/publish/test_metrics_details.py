@@ -213,6 +213,11 @@ def test_xids_are_counted_from_the_start() -> None:
     assert value(samples, "rightsizer_xid_last_timestamp_seconds", uuid=UUID) == 1_700_000_000.5
 
 
+def test_xids_that_nobody_listens_for_are_not_zero() -> None:
+    """Without events, as on a virtual GPU, there is no count."""
+    assert not labels_of(samples_of(report_of(xids=None)), "rightsizer_xid_errors_total")
+
+
 def test_xids_outlive_the_readings() -> None:
     """The GPU that fell off the bus is the one whose Xid matters; instances have none."""
     whole = node_report()

@@ -1,5 +1,6 @@
 """The wired agent, in this process and in fast motion: what it publishes of itself, how it ends."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,11 +12,13 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
-from readings import EMPTY, EPOCH, HELD, HOUR, MINUTE, SECOND, gpu, snapshot, workload
+from readings import DAY, EMPTY, EPOCH, HELD, HOUR, MINUTE, SECOND, gpu, snapshot, workload
 from rightsizer.advice.rules import RULES
 from rightsizer.domain.errors import RightsizerError
 from rightsizer.domain.metric_family import series_key
 from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import State
+from rightsizer.domain.window import Window
 from rightsizer.domain.workload import WorkloadClass
 from rightsizer.edge.clock import FastClock
 from rightsizer.runtime.agent import Agent
@@ -162,6 +165,22 @@ def test_a_restart_goes_on_with_the_day(tmp_path: Path) -> None:
 
     assert case.windows[0].accounted == HOUR
     assert [entry["windows"] for entry in logs if entry["event"] == "history_restored"] == [12]
+
+
+def test_windows_of_a_clock_that_was_years_ahead_take_nothing_with_them(tmp_path: Path) -> None:
+    """Beside them everything else would be too old to be remembered."""
+    path = str(tmp_path / "history.db")
+    lived_through(Minutes(61), path)
+    with contextlib.closing(Storage(path)) as storage:
+        assert storage.history is not None
+        start = EPOCH + 400 * DAY
+        storage.history.save([Window("GPU-0", start, start + MINUTE, {State.UNKNOWN: MINUTE})])
+    with running(Minutes(1), path) as agent:
+        agent.start()
+        (case,) = agent.accountant.cases(2 * HOUR, EPOCH + HOUR)
+        agent.stop()
+
+    assert case.windows[0].accounted == HOUR
 
 
 def test_the_absence_of_devices_is_told_once_and_so_is_their_return() -> None:

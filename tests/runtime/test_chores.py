@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
-from readings import DAY, EMPTY, EPOCH, HELD, MINUTE, gpu, snapshot, workload
+from readings import DAY, EMPTY, EPOCH, HELD, HOUR, MINUTE, gpu, snapshot, workload
 from rightsizer.accounting.accounts import AccountingSettings
 from rightsizer.advice.ledger import LedgerSettings
 from rightsizer.advice.rules import RULES
@@ -254,6 +254,36 @@ def test_old_windows_become_hourly_and_then_nothing(desk: Desk) -> None:
     assert sum(w.accounted for w in hourly) == sum(w.accounted for w in fine) == 120 * MINUTE
     assert list(desk.storage.history.load()) == []
     assert desk.storage.history.devices() == ()
+
+
+class SetClock(FastClock):
+    """A clock that somebody sets."""
+
+    ahead: Nanoseconds = 0
+
+    def wall_time(self) -> Nanoseconds:
+        """What it was set to."""
+        return super().wall_time() + self.ahead
+
+
+def test_a_clock_that_leaps_ahead_costs_no_history_at_once(desk: Desk) -> None:
+    """It may be put right soon; one that stays there is believed."""
+    desk.hold_idle(0, 121)
+    desk.chores.flush()
+    history, clock = desk.storage.history, SetClock(EPOCH + 2 * HOUR)
+    assert history is not None
+    kept = list(history.load())
+    desk.chores = chores(desk.accountant, desk.storage, desk.sink, clock)
+    clock.ahead = 400 * DAY
+    desk.chores.prune()
+    assert list(history.load()) == kept
+    clock.ahead = 0
+    desk.chores.prune()
+    assert list(history.load()) == kept
+    clock.ahead = 400 * DAY
+    desk.chores.prune()
+    desk.chores.prune()
+    assert list(history.load()) == []
 
 
 def test_annotating_is_delivering(desk: Desk) -> None:

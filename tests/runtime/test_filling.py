@@ -1,5 +1,6 @@
 """A history filled from a recording: wholly, beside whatever was in it, or not at all."""
 
+import contextlib
 import resource
 from pathlib import Path
 
@@ -115,6 +116,19 @@ def test_the_history_of_a_running_agent_is_left_alone(tmp_path: Path) -> None:
     agent.close()
 
     assert names(tmp_path) == {"history.db"}
+
+
+def test_no_agent_begins_a_history_that_would_be_replaced(tmp_path: Path) -> None:
+    """It may once the recording is in its place."""
+    path = tmp_path / "history.db"
+    with Filling(path) as filling:
+        filling.history.save(windows(3))
+        with pytest.raises(HistoryError, match="is being written by process"):
+            Storage(str(path))
+    with contextlib.closing(Storage(str(path))) as agent:
+        assert agent.history is not None
+        agent.history.save(windows(2, first=3))
+    assert kept(path) == windows(5)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_the_rules_run_with_what_the_operator_set() -> None:
     """And the order stays."""
     text = "recommender: {rules: {idle: {on_ratio: 0.7, notebook: 30m}}}"
     settings = load(Settings, text, "test.yaml")
-    rules = rules_of(settings.recommender.rules)
+    rules = rules_of(settings)
 
     assert [rule.name for rule in rules] == [rule.name for rule in RULES]
     assert rules[0].settings == IdleSettings(on_ratio=0.7, notebook_seconds=1800.0)

@@ -1,5 +1,6 @@
 """GPUs and counters that are let go on request, and taken back."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -8,12 +9,16 @@ import pynvml
 import pytest
 
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
+from rightsizer.domain.device import Device
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.snapshot import Snapshot
 from rightsizer.edge.clock import FastClock
 from rightsizer.telemetry.controls import Controls, Held
 from rightsizer.telemetry.live import LiveSource
+from rightsizer.telemetry.nvml.inventory import Gpu, Inventory, Target
+from rightsizer.telemetry.nvml.settings import LiveSettings
+from rightsizer.telemetry.nvml.stations import Stations
 
 PIPE = Signal.TENSOR_ACTIVE
 POWER = "nvmlDeviceGetPowerUsage"
@@ -57,7 +62,7 @@ def test_released_counters_are_freed_by_their_own_threads() -> None:
         tick(clock)
         before = source.read()
         release = controls.release(Held.COUNTERS)
-        assert source.still_held(release) == "2 GPUs still hold their counters"
+        assert source.still_held(release) == "threads that still hold profiling counters: 2"
         tick(clock)
         during = source.read()
         assert driver.samples_alive == 0
@@ -155,7 +160,7 @@ def test_hung_gpu_still_holds_its_counters() -> None:
         release = controls.release(Held.COUNTERS)
         tick(clock)
         source.read()
-        assert source.still_held(release) == "1 GPUs still hold their counters"
+        assert source.still_held(release) == "threads that still hold profiling counters: 1"
         driver.hanging.clear()
         gate.set()
         read_until(source, clock, lambda snapshot: "GPU-1" in snapshot.readings)
@@ -296,3 +301,34 @@ def test_release_without_a_driver() -> None:
         release = controls.release(Held.GPUS)
         read_until(source, clock, lambda _: source.still_held(release) is None)
         assert driver.closings == 0
+
+
+def test_what_is_held_may_be_asked_while_gpus_come_and_go() -> None:
+    """From the thread of whoever asks for the release."""
+    clock = FastClock(0)
+    stations = Stations(clock=clock, settings=LiveSettings())
+    devices = [Device(f"GPU-{number}", number) for number in range(200)]
+    gpus = tuple(Gpu(Target(device, number)) for number, device in enumerate(devices))
+    has_ended = threading.Event()
+    troubles: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            while not has_ended.is_set():
+                assert stations.counters_held + stations.abandoned >= 0
+        except BaseException as error:  # noqa: BLE001 - told by the test.
+            troubles.append(error)
+
+    asking = threading.Thread(target=ask)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        asking.start()
+        for generation in range(50):
+            stations.follow(Inventory(generation, gpus[: 1 + generation * 4]))
+            stations.follow(None)
+        has_ended.set()
+        asking.join()
+    finally:
+        sys.setswitchinterval(usual)
+    assert not troubles

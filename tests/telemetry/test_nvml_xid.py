@@ -124,15 +124,16 @@ def test_one_event_set_for_all_gpus() -> None:
 
 
 def test_xid_of_a_mig_instance_is_its_own() -> None:
-    """An Xid that the driver ties to one instance counts there, any other with the GPU."""
+    """An Xid that the driver ties to one instance counts there too, all count with the GPU."""
     instances = [FakeInstance("MIG-a", gpu_instance_id=7), FakeInstance("MIG-b", gpu_instance_id=8)]
     with listening(FakeGpu("GPU-0", instances=instances)) as node:
         node.events.report(0, 43, instance=(8, 0))
         node.events.report(0, 43, instance=(9, 0))
         node.events.report(0, 79)
-        node.poll_until_heard("GPU-0", 2)
+        node.poll_until_heard("GPU-0", 3)
+        assert dict(node.listener.xids["GPU-0"].counts) == {43: 2, 79: 1}
         assert node.counted("MIG-b") == 1
-        assert node.counted("MIG-a") is None
+        assert node.counted("MIG-a") == 0
 
 
 def test_event_of_an_unknown_device_is_told_by_its_uuid() -> None:

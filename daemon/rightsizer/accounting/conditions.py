@@ -177,11 +177,10 @@ def _network_bound(around: Circumstances, settings: ConditionSettings) -> bool:
     return is_network_bound(around.signals, settings.network)
 
 
-_POWER: Final = ClockEvent.SW_POWER_CAP | ClockEvent.HW_POWER_BRAKE_SLOWDOWN
 _THERMAL: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
 
 CONDITIONS: Final[tuple[tuple[Condition, _Test], ...]] = (
-    (Condition.POWER_THROTTLED, _throttled_by(_POWER)),
+    (Condition.POWER_THROTTLED, _throttled_by(ClockEvent.SW_POWER_CAP)),
     (Condition.THERMAL_THROTTLED, _throttled_by(_THERMAL)),
     (Condition.HARDWARE_SLOWDOWN, _hardware_slowdown),
     (Condition.PCIE_LINK_DEGRADED, _link_degraded),

@@ -28,6 +28,12 @@ _SAVE_DEVICE: Final = """
 INSERT INTO device VALUES (?, ?, ?)
   ON CONFLICT (uuid) DO UPDATE SET facts = excluded.facts, seen = max(seen, excluded.seen)
 """
+_TAKE_OVER_DEVICE: Final = """
+INSERT INTO device VALUES (?, ?, ?)
+  ON CONFLICT (uuid) DO UPDATE SET
+    facts = CASE WHEN excluded.seen < seen THEN facts ELSE excluded.facts END,
+    seen = max(seen, excluded.seen)
+"""
 _SAVE_HOLDING: Final = """
 INSERT INTO holding VALUES (?, ?, ?, ?)
   ON CONFLICT (uuid, since, workload) DO UPDATE SET seen = max(seen, excluded.seen)
@@ -191,11 +197,14 @@ class History:
     def replace(self, source: "History") -> None:
         """Take over another history, all or nothing; the same windows there give way to it.
 
+        Who holds a device stays as it is where that was seen later than anything in the other.
+
         Raises:
             HistoryError: it could not be written; nothing was.
         """
         windows = source.load()
         begun: set[tuple[str, Nanoseconds]] = set()
+        latest: dict[str, Nanoseconds] = {}
         with self._database.transaction() as connection:
             while page := list(islice(windows, _PAGE)):
                 # An hour that the source itself has twice comes twice.
@@ -204,8 +213,9 @@ class History:
                 for window in map(PackedWindow.of, page):
                     _put(connection, window, None)
                 begun = {begin for begin in new | begun if begin[1] == page[-1].start}
-                latest = {window.uuid: window.end for window in page}
-                _put_devices(connection, source.devices(), latest)
+                latest.update((window.uuid, window.end) for window in page)
+            if latest:
+                _put_devices(connection, source.devices(), latest, _TAKE_OVER_DEVICE)
             tenures = [astuple(tenure) for tenure in source.tenures()]
             connection.executemany(_SAVE_HOLDING, tenures)
             self.forgotten += self._make_room(connection)
@@ -263,12 +273,15 @@ def _put(connection: Connection, window: PackedWindow, row: int | None) -> int:
 
 
 def _put_devices(
-    connection: Connection, devices: Iterable[KnownDevice], latest: Mapping[str, Nanoseconds]
+    connection: Connection,
+    devices: Iterable[KnownDevice],
+    latest: Mapping[str, Nanoseconds],
+    save: str = _SAVE_DEVICE,
 ) -> None:
     newest = max(latest.values(), default=0)
     for known in devices:
         uuid = known.device.uuid
-        connection.execute(_SAVE_DEVICE, (uuid, to_text(known), newest))
+        connection.execute(save, (uuid, to_text(known), newest))
         if known.holder is not None:
             seen = latest.get(uuid, known.held_since)
             connection.execute(_SAVE_HOLDING, (uuid, known.held_since, known.holder.key, seen))

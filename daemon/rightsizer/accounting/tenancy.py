@@ -30,11 +30,15 @@ class Tenancy:
 
     def see(self, holdings: tuple[Holding, ...], entry: Entry) -> bool:
         """Take note of who held the device over a stretch; whether somebody has taken it."""
+        if entry.end < self.since:  # The clock was set back, and nobody holds it from then on.
+            self.since = entry.start
         if holdings:
             largest = max(holdings, key=lambda held: held.share_ratio)
             return self._take(largest.workload, entry.start)
         if entry.state is State.IDLE_EMPTY:
             self._stand_empty(entry)
+        elif entry.state is not State.UNKNOWN:
+            self._empty_since = None
         return False
 
     def _take(self, holder: Workload, start: Nanoseconds) -> bool:
@@ -45,7 +49,7 @@ class Tenancy:
         return is_new
 
     def _stand_empty(self, entry: Entry) -> None:
-        if self._empty_since is None:
+        if self._empty_since is None or entry.end < self._empty_since:
             self._empty_since = entry.start
         if self.holder is not None and entry.end - self._empty_since >= self._gap:
             self.holder, self.since = None, self._empty_since

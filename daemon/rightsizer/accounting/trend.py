@@ -66,7 +66,7 @@ def trend_of(
     slopes = sorted((b - a) / (y - x) for (x, a), (y, b) in combinations(days, 2))
     slope = median(slopes)
     half = _half_width([value for _, value in days], settings.level_ratio)
-    low = max(0, math.floor((len(slopes) - half) / 2))
+    low = max(0, math.floor((len(slopes) - half) / 2) - 1)
     high = min(len(slopes) - 1, math.ceil((len(slopes) + half) / 2))
     last = max(day for day, _ in days)
     return Trend(

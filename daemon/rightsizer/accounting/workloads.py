@@ -124,15 +124,17 @@ class Workloads:
         """
         closed: list[Window] = []
         stretches: dict[str, list[tuple[Entry, float]]] = {}
+        workloads: dict[str, Workload] = {}
         for entry in entries:
             for holding, part in _divided(entry, holdings.get(entry.uuid, ())):
-                key = holding.workload.key
-                self._touch(key, closed).workload = holding.workload
-                stretches.setdefault(key, []).append((part, holding.share_ratio))
+                workloads[holding.workload.key] = holding.workload
+                stretches.setdefault(holding.workload.key, []).append((part, holding.share_ratio))
         if stretches:
             held = _held(holdings)
+            self._admit(held, stretches, closed)
             for key, found in stretches.items():
                 if key in self._accounts:  # There may be more of them than are remembered.
+                    self._accounts[key].workload = workloads[key]
                     closed += self._accounts[key].post(held[key], found)
             closed += self._close_left(
                 max(entry.end for found in stretches.values() for entry, _ in found)
@@ -172,6 +174,15 @@ class Workloads:
             for account in self._accounts.values()
             if account.workload is not None and account.devices
         )
+
+    def _admit(self, held: Iterable[str], new: Iterable[str], closed: list[Window]) -> None:
+        """Begin accounts while there is room; nobody who is there makes way for another."""
+        known = [key for key in held if key in self._accounts]
+        for key in known:
+            self._accounts.move_to_end(key)
+        room = self._settings.most - len(known)
+        for key in [key for key in new if key not in self._accounts][:room]:
+            self._touch(key, closed)
 
     def _touch(self, key: str, closed: list[Window]) -> _Account:
         """The account of a workload that was just seen; who is too many is forgotten."""

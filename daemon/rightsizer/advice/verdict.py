@@ -3,10 +3,11 @@
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.advice.confidence import confidence_of
+from rightsizer.advice.savings import LOW_CONFIDENCE
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import (
     Action,
@@ -51,10 +52,15 @@ class Complaint:
     options: tuple[Option, ...] = ()
     target: str = ""
     """The rounded target of the action, part of the id."""
+    savings: Savings = _NO_SAVINGS
+    minimum_confidence_ratio: float = 0.0
+    """Confidence under which nothing is said of savings, those of the options included."""
 
 
 def complain(rule: str, case: Case, complaint: Complaint) -> Finding:
     """A finding that asks for something."""
+    confidence = confidence_of(complaint.factors)
+    is_sure = confidence >= complaint.minimum_confidence_ratio
     return Finding(
         id=finding_id(case.key, complaint.reasons[0], complaint.action, complaint.target),
         rule=rule,
@@ -65,11 +71,11 @@ def complain(rule: str, case: Case, complaint: Complaint) -> Finding:
         workload=_workload(case),
         action=complaint.action,
         summary=complaint.summary,
-        options=complaint.options,
-        confidence=confidence_of(complaint.factors),
+        options=complaint.options if is_sure else tuple(map(_unpriced, complaint.options)),
+        confidence=confidence,
         confidence_factors={name: round(value, 3) for name, value in complaint.factors.items()},
         risk=complaint.risk,
-        savings=_NO_SAVINGS,
+        savings=complaint.savings if is_sure else LOW_CONFIDENCE,
         evidence=_span(case) | dict(complaint.evidence),
     )
 
@@ -152,6 +158,10 @@ def names_of(devices: Sequence[Device]) -> str:
         return f"{kind} {device.index}"
     numbers = [str(device.index) for device in devices]
     return f"GPUs {', '.join(numbers[:-1])} and {numbers[-1]}"
+
+
+def _unpriced(option: Option) -> Option:
+    return replace(option, savings=LOW_CONFIDENCE if option.savings else None)
 
 
 def _uuids(case: Case) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ _GRAINS: Final[Mapping[str, Nanoseconds]] = {
     "1h": 3600 * NANOSECONDS_PER_SECOND,
 }
 _MICROSECOND: Final = 1000
+_LAST_SECOND: Final = 2**33
+"""In the year 2242: the history counts nanoseconds in 64 bits, which end soon after."""
 _BINARY: Final = frozenset({"parquet"})
 
 
@@ -113,7 +115,10 @@ def _standard_output() -> Iterator[IO[bytes]]:
 def _moment(text: str) -> Nanoseconds:
     """A time of the command line in nanoseconds since the epoch."""
     with contextlib.suppress(InvalidOperation):
-        return int(Decimal(text) * NANOSECONDS_PER_SECOND)
+        number = Decimal(text)
+        # What is no number, or beyond what the history can hold, is refused below.
+        if number.is_finite() and -_LAST_SECOND < number < _LAST_SECOND:
+            return int(number * NANOSECONDS_PER_SECOND)
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -124,6 +129,8 @@ def _moment(text: str) -> Nanoseconds:
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     whole = int(time.replace(microsecond=0).timestamp())
+    # Whatever the history holds begins after one end and before the other.
+    whole = max(-_LAST_SECOND, min(whole, _LAST_SECOND))
     return whole * NANOSECONDS_PER_SECOND + time.microsecond * _MICROSECOND
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.output import say
 from rightsizer.cli.topology_text import topology_text
@@ -66,8 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     scenario = arguments.scenario or settings.sources.simulated.scenario
     sysfs = _sysfs(arguments, _NO_BUS if scenario else Path(settings.path.sysfs))
-    with _simulated(scenario) if scenario else contextlib.nullcontext():
-        survey = take_survey(sysfs, built_in(), patience_seconds=_PATIENCE_SECONDS)
+    catalogue = read_catalogue(settings.catalogue.boards_path)
+    with _simulated(scenario, catalogue) if scenario else contextlib.nullcontext():
+        survey = take_survey(sysfs, catalogue, patience_seconds=_PATIENCE_SECONDS)
     if not survey.devices:
         reason = "".join(f"{warning}; " for warning in survey.warnings)
         raise RightsizerError(
@@ -96,9 +98,9 @@ def _sysfs(arguments: argparse.Namespace, otherwise: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _simulated(name: str) -> Iterator[None]:
+def _simulated(name: str, catalogue: Catalogue) -> Iterator[None]:
     """The driver of a simulated node, for as long as it is asked."""
-    catalogue, clock = built_in(), SystemClock()
+    clock = SystemClock()
     node = Node(load_scenario(name, catalogue), catalogue, start=clock.wall_time())
     use_library(SimulatedLibrary(node, clock.wall_time))
     try:

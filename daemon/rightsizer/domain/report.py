@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.device import Device
@@ -29,8 +28,6 @@ __all__ = [
     "Totals",
     "WorkloadReport",
 ]
-
-_NO_XIDS: Final = XidLog({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,8 @@ class DeviceReport:
     strip: tuple[StripCell, ...] = ()
     """The last day, oldest first."""
     holdings: tuple[Holding, ...] = ()
-    xids: XidLog = _NO_XIDS
+    xids: XidLog | None = None
+    """`None` where nobody listens for them."""
 
 
 @dataclass(frozen=True, slots=True)

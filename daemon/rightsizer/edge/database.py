@@ -155,7 +155,10 @@ class Database:
         if self._connection is None:
             if self._owner is None:
                 raise sqlite3.ProgrammingError("it is closed")
-            self._connection = self._open()
+            try:
+                self._connection = self._open()
+            except OSError as error:  # The broken file cannot be moved away.
+                raise HistoryError(f"history '{self.path}': {error}") from None
         return self._connection
 
     def _verdict(self, error: sqlite3.Error) -> str:

@@ -20,6 +20,7 @@ from rightsizer.domain.report import (
 from rightsizer.domain.units import Nanoseconds, seconds
 from rightsizer.domain.window import Provisioning
 from rightsizer.domain.workload import Holding
+from rightsizer.domain.xid import XidLog
 from rightsizer.publish.topology_form import topology_form
 from rightsizer.publish.window_coverage import window_coverage_ratio
 
@@ -88,7 +89,7 @@ def device_form(report: DeviceReport) -> Form:
         "origins": dict(report.reading.origins) if report.reading else {},
         "facts": dict(device.facts),
         "nvlinks": [asdict(link) for link in report.reading.nvlinks] if report.reading else [],
-        "xids": {str(code): count for code, count in report.xids.counts.items()},
+        "xids": _xid_form(report.xids),
         "workloads": [_holding_form(holding) for holding in report.holdings],
         "totals": _totals_form(report.totals),
         "provisioning": {
@@ -109,6 +110,12 @@ def report_form(report: Report) -> Form:
         "workloads": [_workload_form(workload) for workload in report.workloads],
         "node": _node_form(report),
     }
+
+
+def _xid_form(xids: XidLog | None) -> Form | None:
+    if xids is None:
+        return None
+    return {str(code): count for code, count in xids.counts.items()}
 
 
 def _workload_form(report: WorkloadReport) -> Form:

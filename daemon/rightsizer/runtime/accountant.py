@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 from rightsizer.accounting.accounts import AccountingSettings, Accounts
 from rightsizer.accounting.known import KnownDevice
@@ -21,12 +20,10 @@ from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.state import State, Tier
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.window import Provisioning, Window
-from rightsizer.domain.xid import XidLog
 from rightsizer.runtime.policy import Policy, apply
 
 __all__ = ["Accountant"]
 
-_NO_XIDS: Final = XidLog({})
 _GAUGES_EVERY: Nanoseconds = 60 * NANOSECONDS_PER_SECOND
 
 
@@ -162,5 +159,5 @@ class Accountant:
             provisioning=provisioning,
             strip=strip,
             holdings=snapshot.holdings.get(uuid, ()),
-            xids=snapshot.xids.get(uuid, _NO_XIDS),
+            xids=snapshot.xids.get(uuid),
         )

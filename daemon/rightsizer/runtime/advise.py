@@ -39,7 +39,7 @@ def advise(path: Path, settings: Settings) -> tuple[tuple[Finding, ...], tuple[A
         raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
     judgements = judge_all(
         lambda span: accounts.cases(span, now),
-        rules_of(settings.recommender.rules),
+        rules_of(settings),
         ledger.open_now(),
     )
     ledger.update(judgements, now)

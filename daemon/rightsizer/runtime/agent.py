@@ -7,8 +7,10 @@ from typing import Any, Final
 import structlog
 
 from rightsizer import __version__
+from rightsizer.advice.market import Market
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
+from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.domain.errors import HistoryError
 from rightsizer.domain.metric_family import series_key
 from rightsizer.domain.report import AgentReport, Report
@@ -26,13 +28,15 @@ from rightsizer.runtime.coordinator import Coordinator
 from rightsizer.runtime.jobs import Job, Jobs
 from rightsizer.runtime.log_counter import LogCounter
 from rightsizer.runtime.notify import Notifier
-from rightsizer.runtime.settings import RuleTree, Settings
+from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.storage import Storage
 from rightsizer.telemetry.source import Source
 
 __all__ = ["Agent", "rules_of"]
 
 _RESTORED: Final = 30 * 86400.0
+_SET_BACK: Final = 86400.0
+"""What is further in the future was lived by a wrong clock; beside it all else would be too old."""
 _STATUS_EVERY: Final = nanoseconds(60.0)
 
 
@@ -66,7 +70,7 @@ class Agent:
             accountant=self.accountant,
             storage=storage,
             ledger=storage.ledger(settings.recommender.ledger),
-            rules=rules_of(settings.recommender.rules),
+            rules=rules_of(settings),
             sink=self._sink,
             clock=clock,
             retention_seconds=settings.history.retention,
@@ -136,10 +140,11 @@ class Agent:
             )
         if self._storage.history is None:
             return
-        since = self._clock.wall_time() - nanoseconds(_RESTORED)
+        now = self._clock.wall_time()
+        since, until = now - nanoseconds(_RESTORED), now + nanoseconds(_SET_BACK)
         try:
             history = self._storage.history
-            restored = self.accountant.restore(history.devices(), history.load(since))
+            restored = self.accountant.restore(history.devices(), history.load(since, until))
             self._log.info("history_restored", windows=restored)
         except HistoryError as error:
             self._log.error("history_unreadable", error=str(error))
@@ -256,6 +261,14 @@ class Agent:
         return gauges
 
 
-def rules_of(tree: RuleTree) -> tuple[Rule[Any], ...]:
-    """The rules with an operator's settings."""
-    return tuple(rule.with_settings(getattr(tree, rule.name)) for rule in RULES)
+def rules_of(settings: Settings) -> tuple[Rule[Any], ...]:
+    """The rules with an operator's settings, in the market that he knows.
+
+    Raises:
+        ConfigurationError: his files of boards or prices have faults.
+    """
+    tree, files = settings.recommender.rules, settings.catalogue
+    catalogue = read_catalogue(files.boards_path)
+    prices = read_prices(files.prices_path, catalogue)
+    market = Market(catalogue, prices, settings.recommender.market)
+    return tuple(rule.with_settings(getattr(tree, rule.name)).in_market(market) for rule in RULES)

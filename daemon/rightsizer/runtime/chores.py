@@ -22,6 +22,8 @@ from rightsizer.runtime.storage import Storage
 __all__ = ["Chores"]
 
 _DEFAULTS: Final = HistorySettings()
+_LEAP: Final[Nanoseconds] = nanoseconds(3600.0)
+"""By which a clock that is set may be wrong."""
 
 
 class Chores:
@@ -43,6 +45,7 @@ class Chores:
         self._ledger, self._rules, self._sink = ledger, rules, sink
         self._retention: Nanoseconds = nanoseconds(retention_seconds)
         self._fine: Nanoseconds = nanoseconds(fine_seconds)
+        self._ahead = self._wall_ahead()
         self._flushing = threading.Lock()
         self._log = structlog.get_logger(component="recommender")
         self._judgements: tuple[Judgement, ...] = ()
@@ -117,9 +120,13 @@ class Chores:
                 self._tell_history()
 
     def prune(self) -> None:
-        """Roll old windows up into hours, and forget those beyond the retention."""
+        """Roll old windows up into hours, and forget those beyond the retention.
+
+        Not at once where the clock has leapt ahead: should it be wrong, all would be gone.
+        """
         history, now = self._storage.history, self._clock.wall_time()
-        if history is not None:
+        before, self._ahead = self._ahead, self._wall_ahead()
+        if history is not None and self._ahead - before <= _LEAP:
             history.roll_up(now - self._fine)
             history.prune(now - self._retention)
 
@@ -127,6 +134,10 @@ class Chores:
         """Deliver what waits for Grafana."""
         if self._sink is not None:
             self._sink.deliver()
+
+    def _wall_ahead(self) -> Nanoseconds:
+        """How far the wall clock is ahead of the steady one, which changes as it is set."""
+        return self._clock.wall_time() - self._clock.time()
 
     def _tell(self) -> None:
         if self._sink is not None:

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from rightsizer.accounting.history import History
 from rightsizer.domain.errors import HistoryError
+from rightsizer.edge.ownership import Ownership
 from rightsizer.runtime.storage import Storage
 
 __all__ = ["Filling"]
@@ -39,6 +40,15 @@ class Filling:
                 self._target.close()
             self._clear()
             raise HistoryError(str(error).replace(str(self._partial), str(path))) from None
+        try:
+            # An agent that began one here meanwhile would find another file in its place.
+            self._owner = Ownership(path) if self._target is None else None
+        except (HistoryError, OSError) as error:
+            self._storage.close()
+            self._clear()
+            if isinstance(error, HistoryError):
+                raise
+            raise HistoryError(f"history '{path}' cannot be written: {error}") from None
 
     @property
     def history(self) -> History:
@@ -67,6 +77,8 @@ class Filling:
             self._storage.close()
             if self._target is not None:
                 self._target.close()
+            if self._owner is not None:
+                self._owner.release(remove=True)
             self._clear()
 
     def _clear(self) -> None:

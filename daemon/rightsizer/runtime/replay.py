@@ -95,7 +95,7 @@ def replay(
 class _Run:
     def __init__(self, settings: Settings) -> None:
         self.accounts = Accounts(settings.accounting)
-        self._rules = rules_of(settings.recommender.rules)
+        self._rules = rules_of(settings)
         # However long the recording is, all that was ever opened is told.
         kept = replace(settings.recommender.ledger, closed_kept_seconds=_FOR_EVER)
         self._ledger = Ledger((), kept)

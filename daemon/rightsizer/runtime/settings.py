@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rightsizer.accounting.accounts import AccountingSettings
 from rightsizer.advice.ledger import LedgerSettings
+from rightsizer.advice.market import MarketSettings
 from rightsizer.advice.rules.hidden_stall import HiddenStallSettings
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.advice.rules.near_out_of_memory import NearOutOfMemorySettings
@@ -139,6 +140,7 @@ class RecommenderSettings:
         maximum=3600.0,
     )
     rules: RuleTree = field(default_factory=RuleTree)
+    market: MarketSettings = field(default_factory=MarketSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
 
 

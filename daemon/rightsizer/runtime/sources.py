@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
@@ -14,20 +13,11 @@ from rightsizer.telemetry.controls import Controls
 from rightsizer.telemetry.host import ProcHost
 from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.neighbor import Neighbor
-from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.owners.known import KnownOwners
-from rightsizer.telemetry.simulated.host import ScenarioHost
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.owners import ScenarioOwners
-from rightsizer.telemetry.simulated.scenario import load_scenario
 from rightsizer.telemetry.source import Source
 from rightsizer.telemetry.surroundings import NodeEyes, Surroundings
 
 __all__ = ["NamedSource", "live_source"]
-
-_NOWHERE: Final = Path("/nonexistent")
-"""A simulated node has no tree of sysfs; its topology is what its driver tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,44 +46,34 @@ def live_source(
     """
     controls = controls or Controls(clock)
     catalogue = read_catalogue(settings.catalogue.boards_path)
-    scenario = settings.sources.simulated.scenario
-    if scenario:
-        return _simulated(scenario, settings, clock, controls, catalogue)
-    procfs, sysfs = Path(settings.path.procfs), Path(settings.path.sysfs)
-    cgroups = sysfs / "fs" / "cgroup"
-    host = ProcHost(procfs, cgroups, clock, sysfs=sysfs, settings=settings.sources.host)
-    owners = KnownOwners.on_host(procfs, sysfs=sysfs, settings=settings.sources.owners)
-    source = LiveSource(
-        clock=clock,
-        interval=nanoseconds(settings.sampling.interval),
-        settings=settings.sources.nvml,
-        catalogue=catalogue,
-        surroundings=Surroundings(NodeEyes(host, owners, sysfs)),
-        sysfs=sysfs,
-        neighbors=_neighbors(settings.sources, clock, catalogue),
-        controls=controls,
-    )
-    return NamedSource(source, "nvml", controls, source.still_held)
-
-
-def _simulated(
-    name: str, settings: Settings, clock: Clock, controls: Controls, catalogue: Catalogue
-) -> NamedSource:
-    scenario = load_scenario(name, catalogue)
-    node = Node(scenario, catalogue, start=clock.wall_time())
-    use_library(SimulatedLibrary(node, clock.wall_time))
-    eyes = NodeEyes(ScenarioHost(node, clock.wall_time), ScenarioOwners(node), _NOWHERE)
+    name, sysfs, eyes = _node(settings, clock, catalogue)
     source = LiveSource(
         clock=clock,
         interval=nanoseconds(settings.sampling.interval),
         settings=settings.sources.nvml,
         catalogue=catalogue,
         surroundings=Surroundings(eyes),
-        sysfs=_NOWHERE,
+        sysfs=sysfs,
         neighbors=_neighbors(settings.sources, clock, catalogue),
         controls=controls,
     )
-    return NamedSource(source, f"simulated ({scenario.name})", controls, source.still_held)
+    return NamedSource(source, name, controls, source.still_held)
+
+
+def _node(settings: Settings, clock: Clock, catalogue: Catalogue) -> tuple[str, Path, NodeEyes]:
+    """What people call the node, where its sysfs is, and what looks around its GPUs."""
+    scenario = settings.sources.simulated.scenario
+    if scenario:
+        # An agent on a real node does not load the model of another: 1.4 MiB.
+        from rightsizer.runtime.simulated_node import NOWHERE, simulate  # noqa: PLC0415
+
+        name, eyes = simulate(scenario, clock, catalogue)
+        return name, NOWHERE, eyes
+    procfs, sysfs = Path(settings.path.procfs), Path(settings.path.sysfs)
+    cgroups = sysfs / "fs" / "cgroup"
+    host = ProcHost(procfs, cgroups, clock, sysfs=sysfs, settings=settings.sources.host)
+    owners = KnownOwners.on_host(procfs, sysfs=sysfs, settings=settings.sources.owners)
+    return "nvml", sysfs, NodeEyes(host, owners, sysfs)
 
 
 def _neighbors(

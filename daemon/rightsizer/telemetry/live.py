@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.domain.errors import ConfigurationError
 from rightsizer.domain.reading import Reading
@@ -86,6 +88,8 @@ class LiveSource:
         self._xids = XidListener(clock=clock, settings=settings)
         self._roster = Roster(nanoseconds(settings.lost_retention_seconds))
         self._down: frozenset[str] = frozenset()
+        self._faults: dict[str, str] = {}
+        self._log = structlog.get_logger(component="live")
 
     def read(self) -> Snapshot:
         """The node as it is now."""
@@ -103,15 +107,13 @@ class LiveSource:
         snapshot = self._snapshot(rounds, deadline, released)
         self._recover(rounds)
         self._look_at_changes(snapshot.down)
-        for neighbor in self._neighbors:
-            snapshot = neighbor.supplement(snapshot)
-        return snapshot
+        return self._with_neighbors(snapshot)
 
     def still_held(self, release: Release) -> str | None:
         """Why a release is not carried out yet, `None` once everything is let go."""
         if release.held is Held.COUNTERS:
-            held = self._stations.counters_held
-            return f"{held} GPUs still hold their counters" if held else None
+            held = self._stations.counters_held + self._stations.abandoned
+            return f"threads that still hold profiling counters: {held}" if held else None
         if not self._connection.is_released:
             return "NVML is still open: a driver call is under way"
         hung = self._stations.abandoned + sum(worker.abandoned for worker in self._xids.workers)
@@ -174,6 +176,20 @@ class LiveSource:
     def _collectors(self, rounds: Iterable[Round], look: Look) -> Mapping[str, CollectorOutcome]:
         xid = self._xids.outcome
         return {**_outcomes(rounds), **look.collectors, **({} if xid is None else {"xid": xid})}
+
+    def _with_neighbors(self, snapshot: Snapshot) -> Snapshot:
+        """What others tell beside it; the fault of one costs its own word alone."""
+        faults: dict[str, str] = {}
+        for neighbor in self._neighbors:
+            try:
+                snapshot = neighbor.supplement(snapshot)
+            except Exception as error:  # noqa: BLE001 - no neighbor may cost a tick.
+                faults[type(neighbor).__name__] = repr(error)
+        for name, fault in faults.items():
+            if self._faults.get(name) != fault:
+                self._log.error("neighbor_failed", neighbor=name, error=fault)
+        self._faults = faults
+        return snapshot
 
     def _obey(self, release: Release | None) -> str | None:
         """Let NVML go or take it back; what was let go, for a person."""

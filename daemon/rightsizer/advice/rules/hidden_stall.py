@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.confidence import direct_factors, opposite
+from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.savings import released
 from rightsizer.advice.verdict import (
     Complaint,
     abstain,
@@ -51,7 +53,7 @@ class HiddenStallSettings:
     conduct: Conduct = field(default_factory=Conduct)
 
 
-def judge(case: Case, settings: HiddenStallSettings) -> Finding:
+def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
     """Whether a GPU of the workload spun, and which one the others waited for."""
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
     if too_little is not None:
@@ -88,6 +90,9 @@ def judge(case: Case, settings: HiddenStallSettings) -> Finding:
             risk=Risk.VERY_LOW,
             evidence=evidence,
             culprits=tuple(device.uuid for device in waited_for),
+            # What the stall costs is known, how much of it can be mended is not.
+            savings=released(case, market, 0.0, sum(shares.values()) / len(shares)),
+            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         ),
     )
 

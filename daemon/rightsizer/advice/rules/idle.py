@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.advice.confidence import direct_factors, opposite
+from rightsizer.advice.market import Market
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.savings import released
 from rightsizer.advice.verdict import (
     Complaint,
     abstain_early,
@@ -18,7 +20,16 @@ from rightsizer.advice.verdict import (
     known_seconds,
     names_of,
 )
-from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
 from rightsizer.domain.settings import setting
 from rightsizer.domain.state import IDLE_STATES, State
 from rightsizer.domain.units import format_duration
@@ -69,7 +80,7 @@ class IdleSettings:
     )
 
 
-def judge(case: Case, settings: IdleSettings) -> Finding:
+def judge(case: Case, settings: IdleSettings, market: Market) -> Finding:
     """Whether all GPUs of the workload did nothing, and whether somebody held them."""
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
     if too_little is not None:
@@ -88,7 +99,7 @@ def judge(case: Case, settings: IdleSettings) -> Finding:
         return find_nothing(
             NAME, case, f"{names_of(case.devices)}: {active}.", opposite(factors), evidence
         )
-    return complain(NAME, case, _complaint(case, share, factors, evidence))
+    return complain(NAME, case, _complaint(case, share, factors, evidence, market))
 
 
 def conduct(workload: Workload | None, settings: IdleSettings) -> Conduct:
@@ -111,6 +122,7 @@ def _complaint(
     share: float,
     factors: dict[str, float],
     evidence: dict[str, object],
+    market: Market,
 ) -> Complaint:
     is_held = any(
         window.states.get(State.IDLE_HELD, 0) > window.states.get(State.IDLE_EMPTY, 0)
@@ -119,6 +131,7 @@ def _complaint(
     level = risk_of(1.0 - share, known_seconds(case))
     holder = f" by {case.workload.name}" if case.workload else ""
     what = f"held{holder} but idle" if is_held else "empty and idle"
+    savings = released(case, market, share, 1.0)
     return Complaint(
         finding=FindingKind.IDLE,
         reasons=(Reason.IDLE_HELD if is_held else Reason.IDLE_EMPTY,),
@@ -130,6 +143,21 @@ def _complaint(
         factors=factors,
         risk=level.risk,
         evidence=evidence | {"resume_upper_bound_ratio": level.upper_bound_ratio},
+        options=(_option(case, level.risk, savings),),
+        savings=savings,
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+    )
+
+
+def _option(case: Case, risk: Risk, savings: Savings) -> Option:
+    """Idle time is saved for certain, the rest if nobody comes back."""
+    action = _action(case.workload)
+    what = "scale to zero while nobody asks" if action is Action.SCALE_TO_ZERO else "give back"
+    return Option(
+        description=f"{what}: {names_of(case.devices)}",
+        risk=risk,
+        action=action,
+        savings=savings,
     )
 
 

@@ -6,7 +6,9 @@ Memory that a framework preallocates is full by design and says nothing; the rul
 from dataclasses import dataclass, field
 from typing import Final
 
+from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.confidence import direct_factors, opposite
+from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Conduct, Rule
 from rightsizer.advice.verdict import (
     Complaint,
@@ -17,7 +19,16 @@ from rightsizer.advice.verdict import (
     known_seconds,
     names_of,
 )
-from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Risk
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
 from rightsizer.domain.settings import setting
 from rightsizer.domain.state import Condition, Resource
 from rightsizer.domain.units import format_duration
@@ -50,7 +61,7 @@ class NearOutOfMemorySettings:
     conduct: Conduct = field(default_factory=Conduct)
 
 
-def judge(case: Case, settings: NearOutOfMemorySettings) -> Finding:
+def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Finding:
     """Whether a GPU of the workload was nearly out of memory, where that means something."""
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
     if too_little is not None:
@@ -94,6 +105,9 @@ def judge(case: Case, settings: NearOutOfMemorySettings) -> Finding:
             risk=Risk.VERY_LOW,
             evidence=evidence,
             culprits=tuple(device.uuid for device in full),
+            options=_options(case, market),
+            savings=Savings(reason="a GPU that is too small saves nothing"),
+            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         ),
     )
 
@@ -101,6 +115,13 @@ def judge(case: Case, settings: NearOutOfMemorySettings) -> Finding:
 def conduct(_: Workload | None, settings: NearOutOfMemorySettings) -> Conduct:
     """The same for every class."""
     return settings.conduct
+
+
+def _options(case: Case, market: Market) -> tuple[Option, ...]:
+    """Boards with more memory, for whoever may be given another type of GPU."""
+    if _action(case.workload) is Action.NONE:
+        return ()
+    return larger_boards(case, market)
 
 
 def _why_preallocated(case: Case) -> str:

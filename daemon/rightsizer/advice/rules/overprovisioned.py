@@ -7,22 +7,34 @@ longer), never before the history covers the load's cycle (docs/definitions.md, 
 from dataclasses import dataclass, field
 from typing import Final
 
+from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.confidence import sizing_factors
-from rightsizer.advice.risk import risk_of
+from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.sharing_options import fewer_gpus, shared_gpu
+from rightsizer.advice.slice_options import slice_options
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
-from rightsizer.catalogue.catalogue import Catalogue, built_in
-from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Option, Reason, Risk
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
 from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Resource
+from rightsizer.domain.state import Resource, Tier
 from rightsizer.domain.units import format_duration
 from rightsizer.domain.window import Provisioning
 from rightsizer.domain.workload import Workload, WorkloadClass
-from rightsizer.sizing.slices import Need, fitting_slices
 
 __all__ = ["RULE", "OverprovisionedSettings"]
 
 NAME: Final = "overprovisioned"
+NO_TARGET: Final = Savings(reason="no smaller place is known to hold it")
+_RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +66,7 @@ class OverprovisionedSettings:
     )
 
 
-def judge(case: Case, settings: OverprovisionedSettings) -> Finding:
+def judge(case: Case, settings: OverprovisionedSettings, market: Market) -> Finding:
     """Whether every GPU of the workload is too large for all that was asked of it."""
     active = min((each.active_seconds for each in case.provisioning), default=0.0)
     if active < settings.minimum_known_seconds:
@@ -70,7 +82,7 @@ def judge(case: Case, settings: OverprovisionedSettings) -> Finding:
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, _why_unknown(case))
     over = min(each.overprovisioned or 0.0 for each in case.provisioning)
     if over >= settings.on_ratio:
-        return _too_large(case, over, settings)
+        return _too_large(case, over, settings, market)
     least = min(_over_at_least(each) for each in case.provisioning)
     if least >= settings.on_ratio:
         return _inefficient(case, least, settings)
@@ -84,13 +96,15 @@ def conduct(_: Workload | None, settings: OverprovisionedSettings) -> Conduct:
     return settings.conduct
 
 
-def _too_large(case: Case, over: float, settings: OverprovisionedSettings) -> Finding:
+def _too_large(
+    case: Case, over: float, settings: OverprovisionedSettings, market: Market
+) -> Finding:
     memory = [each.resources.get(Resource.MEMORY) for each in case.provisioning]
     memory_over = min((fit.overprovisioned or 0.0) if fit else 0.0 for fit in memory)
     reasons = [Reason.GPU_OVERPROVISIONED]
     if memory_over >= settings.on_ratio:
         reasons.append(Reason.GPU_MEMORY_OVERPROVISIONED)
-    options = _options(case, built_in())
+    options = _options(case, market)
     holder = f" of {case.workload.name}" if case.workload else ""
     return complain(
         NAME,
@@ -98,7 +112,7 @@ def _too_large(case: Case, over: float, settings: OverprovisionedSettings) -> Fi
         Complaint(
             finding=FindingKind.OVERPROVISIONED,
             reasons=tuple(reasons),
-            action=Action.SHARE_MIG if options else Action.NONE,
+            action=(options[0].action or Action.NONE) if options else Action.NONE,
             summary=(
                 f"{names_of(case.devices)}{holder}: even the largest need, with its margin, "
                 f"leaves {over:.0%} of the GPU free."
@@ -109,6 +123,8 @@ def _too_large(case: Case, over: float, settings: OverprovisionedSettings) -> Fi
             | {"overprovisioned_ratio": over, "options": _about_options(case, options)},
             options=options,
             target=options[0].target if options else "",
+            savings=(options[0].savings or NO_TARGET) if options else NO_TARGET,
+            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         ),
     )
 
@@ -132,49 +148,17 @@ def _inefficient(case: Case, least: float, settings: OverprovisionedSettings) ->
     )
 
 
-def _options(case: Case, catalogue: Catalogue) -> tuple[Option, ...]:
-    """MIG slices for a single GPU whose class allows another size."""
-    if case.workload is None or len(case.devices) != 1:
+def _options(case: Case, market: Market) -> tuple[Option, ...]:
+    """Smaller places, for a workload whose class allows another size: the mildest step first."""
+    if case.workload is None or case.workload.workload_class not in _RESIZABLE:
         return ()
-    if case.workload.workload_class not in (WorkloadClass.SERVING, WorkloadClass.NOTEBOOK):
-        return ()
-    (device,), (fit,) = case.devices, case.provisioning
-    board = catalogue.boards.get(device.board or "")
-    if board is None or device.mig is not None:
-        return ()
-    needs = {resource: each.need or 0.0 for resource, each in fit.resources.items()}
-    need = Need(
-        compute_ratio=needs.get(Resource.COMPUTE, 1.0),
-        memory_ratio=needs.get(Resource.MEMORY, 1.0),
-        memory_bandwidth_ratio=needs.get(Resource.MEMORY_BANDWIDTH, 0.0),
-        uses_nvlink=needs.get(Resource.NVLINK, 0.0) > 0.01,  # noqa: PLR2004 - a bin of noise.
+    is_serving = case.workload.workload_class is WorkloadClass.SERVING
+    return (
+        *slice_options(case, market),
+        *(fewer_gpus(case, market) if is_serving else ()),
+        *smaller_boards(case, market),
+        *shared_gpu(case, market),
     )
-    return tuple(
-        Option(
-            description=(
-                f"MIG slice {profile.name}: {profile.compute_share:.0%} of the compute and "
-                f"{profile.memory_share:.0%} of the memory"
-            ),
-            risk=_slice_risk(case, profile.compute_share, profile.memory_share),
-            target=profile.name,
-        )
-        for profile in fitting_slices(board, need)
-    )
-
-
-def _slice_risk(case: Case, compute_share: float, memory_share: float) -> Risk:
-    """By the share of active time whose demand exceeds the slice (docs/definitions.md, conduct)."""
-    (window,) = case.windows
-    exceeding = 0.0
-    for resource, capacity in (
-        (Resource.COMPUTE, compute_share),
-        (Resource.MEMORY, memory_share),
-        (Resource.MEMORY_BANDWIDTH, memory_share),
-    ):
-        histogram = window.demands.get(resource)
-        if histogram is not None and histogram.total > 0:
-            exceeding = max(exceeding, 1.0 - histogram.at_most(capacity) / histogram.total)
-    return risk_of(exceeding, window.known_seconds).risk
 
 
 def _over_at_least(fit: Provisioning) -> float:
@@ -196,12 +180,12 @@ def _why_unknown(case: Case) -> str:
 
 def _about_options(case: Case, options: tuple[Option, ...]) -> str:
     if options:
-        return "MIG slices of this board; other boards need a projection"
-    if len(case.devices) > 1:
-        return "none: the workload holds several GPUs; fewer or other ones need a projection"
+        return "alternatives: one of them, not several"
     if case.workload is None or case.workload.workload_class is WorkloadClass.UNKNOWN:
         return "none: the workload's class is unknown; state it in a policy"
-    return "none: no MIG slice of this board fits"
+    if any(window.tier is not Tier.PROFILING for window in case.windows):
+        return "none: without profiling telemetry other boards cannot be projected"
+    return "none: no MIG slice, no other board and no smaller number fits"
 
 
 def _evidence(case: Case) -> dict[str, object]:

@@ -117,8 +117,8 @@ def _add_health(families: Families, report: DeviceReport) -> None:
 
 def _add_xids(families: Families, report: DeviceReport) -> None:
     uuid, xids = report.device.uuid, report.xids
-    if report.device.mig is not None:
-        return  # The driver tells them of whole GPUs.
+    if xids is None or report.device.mig is not None:
+        return  # Its GPU's count has them.
     families.add("rightsizer_xid_errors_total", float(xids.total), uuid)
     for code, count in xids.counts.items():
         families.add("rightsizer_xid_code_errors_total", float(count), uuid, str(code))

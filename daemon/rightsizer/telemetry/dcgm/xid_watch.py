@@ -20,10 +20,12 @@ class XidWatch:
 
     def see(self, xids: Mapping[str, int], wall_time: Nanoseconds) -> None:
         """Take in what the newest page says."""
+        for uuid in xids.keys() - self.logs.keys():
+            self.logs[uuid] = XidLog({})
         if self._last is not None:
             for uuid, code in xids.items():
                 if self._last.get(uuid) != code:
-                    log = self.logs.get(uuid, XidLog({}))
+                    log = self.logs[uuid]
                     counts = {**log.counts, code: log.counts.get(code, 0) + 1}
                     self.logs[uuid] = replace(
                         log, counts=counts, last=code, last_wall_time=wall_time

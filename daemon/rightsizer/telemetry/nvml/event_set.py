@@ -29,6 +29,8 @@ class Xid:
     uuid: str | None
     """Of the GPU or, where the driver tells, of the MIG instance; `None` where nobody knows."""
     code: int
+    parent_uuid: str | None = None
+    """The GPU of a MIG instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Heard:
 
     xids: tuple[Xid, ...]
     listening: frozenset[str]
-    """Uuids of the GPUs whose Xids are reported."""
+    """Uuids of the GPUs whose Xids are reported, and of their MIG instances."""
     is_partial: bool
     """Whether a GPU that has such events could not be registered this time."""
     failure: Failure | None
@@ -65,7 +67,9 @@ class EventSet:
             failure = self._drain(xids)
         return Heard(
             tuple(xids),
-            frozenset(gpu.whole.device.uuid for gpu in self._registered.values()),
+            frozenset(
+                target.device.uuid for gpu in self._registered.values() for target in gpu.targets
+            ),
             self._is_partial,
             failure,
             time.perf_counter() - started,
@@ -115,7 +119,7 @@ class EventSet:
             if isinstance(event, Failure):
                 return self._end(event)
             if event.eventType & _XID:
-                xids.append(Xid(self._uuid(event), int(event.eventData)))
+                xids.append(self._xid(event))
         return None
 
     def _end(self, failure: Failure) -> Failure | None:
@@ -127,13 +131,15 @@ class EventSet:
         self._is_partial = True
         return failure
 
-    def _uuid(self, event: Any) -> str | None:
+    def _xid(self, event: Any) -> Xid:
+        code = int(event.eventData)
         gpu = self._registered.get(_address(event.device))
         if gpu is None:
             told = self.library.ask("nvmlDeviceGetUUID", event.device)
-            return None if isinstance(told, Failure) else str(told)
+            return Xid(None if isinstance(told, Failure) else str(told), code)
+        whole = gpu.whole.device.uuid
         hit = tuple(_instances(gpu, event.gpuInstanceId, event.computeInstanceId))
-        return hit[0] if len(hit) == 1 else gpu.whole.device.uuid
+        return Xid(hit[0], code, parent_uuid=whole) if len(hit) == 1 else Xid(whole, code)
 
     def _free(self) -> None:
         if self._set is not None:

@@ -148,10 +148,14 @@ class XidListener:
             meaning=XID_MEANINGS.get(xid.code, _UNKNOWN),
             critical=is_critical,
         )
-        if xid.uuid is None:
-            return
-        known = self.xids.get(xid.uuid)
+        # A GPU's own count has those of its instances, which come and go, and it does not.
+        for uuid in (xid.uuid, xid.parent_uuid):
+            if uuid is not None:
+                self._count(uuid, xid.code)
+
+    def _count(self, uuid: str, code: int) -> None:
+        known = self.xids.get(uuid)
         counts = {} if known is None else dict(known.counts)
-        counts[xid.code] = counts.get(xid.code, 0) + 1
-        log = XidLog(counts, xid.code, self._clock.wall_time())
-        self.xids = {**self.xids, xid.uuid: log}
+        counts[code] = counts.get(code, 0) + 1
+        log = XidLog(counts, code, self._clock.wall_time())
+        self.xids = {**self.xids, uuid: log}

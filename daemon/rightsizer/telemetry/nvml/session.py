@@ -248,7 +248,10 @@ class Session:
         draft.troubled = False
         self.collecting = name = collector.part_of or collector.name
         draft.collecting = collector.name
-        collector.read(handle, draft)
+        try:
+            collector.read(handle, draft)
+        except Exception as error:  # noqa: BLE001 - a fault of one collector costs its signals alone.
+            _miss(collector, Failure(Missing.FAILED, collector.name, repr(error)), draft)
         if not _is_absent(collector, draft):
             outcomes.add(name, time.perf_counter() - started, failed=draft.troubled)
 

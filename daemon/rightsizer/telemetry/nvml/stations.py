@@ -58,12 +58,13 @@ class Stations:
     @property
     def abandoned(self) -> int:
         """How many threads hang in the driver and were given up."""
-        return sum(worker.abandoned for worker in self._workers.values())
+        return sum(worker.abandoned for worker in self.workers)
 
     @property
     def counters_held(self) -> int:
         """How many GPUs have not let their profiling counters go since that was asked."""
-        return sum(1 for station in self._stations.values() if station.holds_counters)
+        # Asked from any thread, while the coordinator's changes the stations.
+        return sum(1 for station in tuple(self._stations.values()) if station.holds_counters)
 
     @property
     def is_unknown_for_long(self) -> bool:

@@ -74,9 +74,11 @@ class Driver:
         """One more user of the library; the first wakes the GPUs."""
         if not self.is_started():
             self.references = 0
-            self._started_at = self.now()
+            # To the nanosecond: a driver that was loaded within this step is there already.
+            self._started_at = self._time()
+            woken_at = self.now()
             for gpu in self.gpus:
-                gpu.woken_at = self._started_at
+                gpu.woken_at = woken_at
         self.references += 1
 
     def is_started(self) -> bool:

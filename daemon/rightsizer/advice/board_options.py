@@ -1,0 +1,130 @@
+"""Other boards for a workload: smaller where it has room to spare, larger where it has not."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.advice.exceedance import risk_beyond
+from rightsizer.advice.market import Market
+from rightsizer.advice.measured_profile import measured_profile, place_of
+from rightsizer.advice.projected_option import costing, projected
+from rightsizer.advice.savings import replaced
+from rightsizer.catalogue.precision import Precision
+from rightsizer.domain.finding import Action, Case, Option, Risk
+from rightsizer.domain.state import Resource
+from rightsizer.sizing.place import Place
+from rightsizer.sizing.projection import Projection, project
+
+__all__ = ["larger_boards", "smaller_boards"]
+
+_RISKS: Final = tuple(Risk)
+_ROOM: Final = 1.2
+"""Memory beyond the present board's: less would be full again soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    place: Place
+    projection: Projection
+    """Of the device that slows down most."""
+    capacities: dict[Resource, float]
+    """Over the present board's."""
+
+
+def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
+    """Boards that hold the need of every device for less money, or less power, best first.
+
+    None without profiling telemetry: what is not measured cannot be projected.
+    """
+    present = _place(case, market)
+    if present is None:
+        return ()
+    fitting = [
+        each
+        for each in _candidates(case, market, present)
+        if _holds(case, each)
+        and each.projection.fits is not False
+        and each.projection.time_ratio.value <= market.settings.tolerated_slowdown_ratio
+        and _price(each.place, market) < _price(present, market)
+    ]
+    fitting.sort(key=lambda each: (_price(each.place, market), each.place.name))
+    return tuple(_option(case, market, each) for each in fitting[: market.settings.most_options])
+
+
+def larger_boards(case: Case, market: Market) -> tuple[Option, ...]:
+    """Boards with more memory that are no slower, the cheapest first."""
+    present = _place(case, market)
+    if present is None:
+        return ()
+    fitting = [
+        each
+        for each in _candidates(case, market, present)
+        if each.capacities[Resource.MEMORY] >= _ROOM and each.projection.time_ratio.value <= 1.0
+    ]
+    fitting.sort(key=lambda each: (_price(each.place, market), each.place.name))
+    return tuple(_option(case, market, each) for each in fitting[: market.settings.most_options])
+
+
+def _place(case: Case, market: Market) -> Place | None:
+    """The board of all devices; `None` where they differ or are slices."""
+    places = [place_of(device, market.catalogue) for device in case.devices]
+    first = places[0]
+    is_whole = first is not None and first.slice is None
+    return first if is_whole and all(each == first for each in places) else None
+
+
+def _candidates(case: Case, market: Market, present: Place) -> Iterator[_Candidate]:
+    profiles = [measured_profile(case, at, market.catalogue) for at in range(len(case.devices))]
+    known = [each for each in profiles if each is not None]
+    if len(known) < len(profiles):
+        return
+    for board in market.others(present.board):
+        place = Place(board)
+        projections = [project(each, place) for each in known]
+        slowest = max(projections, key=lambda each: each.time_ratio.value)
+        yield _Candidate(place, slowest, _capacities(present, place))
+
+
+def _capacities(present: Place, place: Place) -> dict[Resource, float]:
+    links = present.link_bytes_per_second
+    there = place.link_bytes_per_second or place.board.pcie_bytes_per_second
+    return {
+        Resource.COMPUTE: (place.achieved(Precision.BF16) or 0.0)
+        / (present.achieved(Precision.BF16) or 1.0),
+        Resource.MEMORY: place.usable_bytes / present.memory_bytes,
+        Resource.MEMORY_BANDWIDTH: place.achieved_bytes_per_second
+        / present.achieved_bytes_per_second,
+        Resource.PCIE: place.board.pcie_bytes_per_second / present.board.pcie_bytes_per_second,
+        Resource.NVLINK: there / links if links else 1.0,
+    }
+
+
+def _holds(case: Case, candidate: _Candidate) -> bool:
+    return all(
+        (each.need or 0.0) <= candidate.capacities[resource]
+        for fit in case.provisioning
+        for resource, each in fit.resources.items()
+    )
+
+
+def _price(place: Place, market: Market) -> float:
+    """Dollars an hour where anybody states prices, else watts; what has no price comes last."""
+    if market.prices is None:
+        return place.board.power_limit_watts
+    cost = market.cost(place.board)
+    return float("inf") if cost is None else cost.dollars_per_hour.value
+
+
+def _option(case: Case, market: Market, candidate: _Candidate) -> Option:
+    board, count = candidate.place.board, len(case.devices)
+    cost = market.cost(board)
+    dollars = None if cost is None else cost.dollars_per_hour.scaled(count)
+    risks = [risk_beyond(window, candidate.capacities) for window in case.windows]
+    option = Option(
+        description=f"{count} x {board.usual_name}" if count > 1 else board.usual_name,
+        risk=max(risks, key=_RISKS.index),
+        target=board.key,
+        action=Action.CHANGE_GPU_TYPE,
+        savings=replaced(case, market, dollars, "" if cost is None else cost.date),
+    )
+    return costing(projected(option, candidate.projection), dollars)

@@ -1,0 +1,83 @@
+"""What else there is to run on, and what it costs."""
+
+from dataclasses import dataclass, field
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue, built_in
+from rightsizer.catalogue.prices import Prices
+from rightsizer.domain.settings import setting
+from rightsizer.sizing.hourly_cost import Billing, HourlyCost, hourly_costs
+
+__all__ = ["Market", "MarketSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class MarketSettings:
+    """Which boards may be advised, and on what terms they are had."""
+
+    boards: tuple[str, ...] = setting(
+        (),
+        help="Keys of the boards that workloads may move to; none for every data-center board.",
+    )
+    billing: Billing = setting(
+        Billing.ON_DEMAND, help="Terms that costs and savings are reckoned by."
+    )
+    minimum_confidence_ratio: float = setting(
+        0.5,
+        help="Confidence of a finding under which nothing is said of savings.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="docs/definitions.md, conduct",
+    )
+    most_options: int = setting(
+        3, help="How many other boards an advice names.", minimum=1, maximum=20
+    )
+    tolerated_slowdown_ratio: float = setting(
+        1.5,
+        help="Time of the same work on a smaller board, over that on the present one, beyond "
+        "which the board is not advised.",
+        unit="ratio",
+        minimum=1.0,
+        maximum=100.0,
+        source="half a response time more is what a service may notice; a starting point",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """Boards, their prices, and how an operator wants them looked at."""
+
+    catalogue: Catalogue = field(default_factory=built_in)
+    prices: Prices | None = None
+    """`None` where nobody states any; then nothing is said of money."""
+    settings: MarketSettings = field(default_factory=MarketSettings)
+
+    def board(self, key: str | None) -> Board | None:
+        """A board by its key; `None` where it is unknown."""
+        return self.catalogue.boards.get(key or "")
+
+    def cost(self, board: Board | None) -> HourlyCost | None:
+        """What an hour of a board costs; `None` where nobody says."""
+        if board is None or self.prices is None:
+            return None
+        offers = hourly_costs(board, self.prices)
+        return next((offer for offer in offers if offer.billing is self.settings.billing), None)
+
+    def others(self, board: Board) -> tuple[Board, ...]:
+        """Boards that a workload of this one may move to: of the same vendor, none of its kind.
+
+        GeForce boards, whose license keeps them out of data centers, only where they are named.
+        """
+        named = self.settings.boards
+        return tuple(
+            other
+            for other in self.catalogue.boards.values()
+            if other.key != board.key
+            and other.vendor == board.vendor
+            and (other.key in named if named else not _is_consumer(other))
+        )
+
+
+def _is_consumer(board: Board) -> bool:
+    return any("GeForce" in name for name in board.names)

@@ -1,0 +1,63 @@
+"""What measured throughput tells beyond datasheets: exponents of figures, and boards' own ways."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, Final, Self
+
+from rightsizer.edge.yaml import load_yaml
+
+__all__ = ["RatioFit", "RatioTable", "built_in_ratios"]
+
+_FILE: Final = "ratios.yaml"
+_ALL: Final = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class RatioFit:
+    """How throughput of one activity goes with the figures of a board."""
+
+    exponents: Mapping[str, float]
+    family_exponents: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What a family's differ from those of all."""
+    boards: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By board: logarithms of what it does beyond its figures, in all and in single families."""
+    errors: Mapping[str, float] = field(default_factory=dict)
+    """Logarithms of the factor that 90 % of ratios are within, by how much is known of them."""
+
+    def exponent(self, figure: str, family: str) -> float:
+        """Of one figure."""
+        own = self.family_exponents.get(family, {}).get(figure, 0.0)
+        return self.exponents.get(figure, 0.0) + own
+
+    def beyond(self, board: str, family: str) -> float:
+        """What a board does beyond its figures, as a logarithm; 0 where nobody has measured it."""
+        known = self.boards.get(board, {})
+        return known.get(_ALL, 0.0) + known.get(family, 0.0)
+
+    def has_measured(self, board: str, family: str | None = None) -> bool:
+        """Whether the board is among those measured, in a family where one is named."""
+        known = self.boards.get(board)
+        return known is not None and (family is None or family in known)
+
+
+@dataclass(frozen=True, slots=True)
+class RatioTable:
+    """The fits of all activities, and where they come from."""
+
+    fits: Mapping[str, RatioFit]
+    source: str
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """The table of a parsed file of the packaged form."""
+        fits = {name: RatioFit(**entry) for name, entry in data["activities"].items()}
+        return cls(fits, data["source"])
+
+
+@cache
+def built_in_ratios() -> RatioTable:
+    """The table that comes with the program."""
+    text = (resources.files("rightsizer.catalogue") / _FILE).read_text(encoding="utf-8")
+    return RatioTable.from_data(load_yaml(text, _FILE).data)

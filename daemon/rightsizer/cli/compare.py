@@ -1,0 +1,175 @@
+"""`rightsizer compare`: how much faster one GPU is than another at a kind of workload."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.operator_file import read_catalogue
+from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.ratio_table import built_in_ratios
+from rightsizer.cli.command import Command
+from rightsizer.cli.output import say
+from rightsizer.cli.question_file import Question, read_questions
+from rightsizer.domain.errors import RequirementError, RightsizerError, UsageError
+from rightsizer.sizing.estimate import Interval
+from rightsizer.sizing.ratio import throughput_ratio
+from rightsizer.sizing.workload_family import (
+    WORKLOADS,
+    Workload,
+    parse_precision,
+    parse_workload,
+)
+
+__all__ = ["COMMAND"]
+
+_DESCRIPTION = f"""\
+Tell the throughput of one GPU over that of another at a kind of workload, each in its best usable
+number format and as many of either, with the interval that it lies in with a probability of 90 %.
+GPUs are named by catalogue key or NVML name. Ratios are derived from datasheets and results of
+MLCommons; they are not verified by MLCommons.
+
+Workloads: {", ".join(WORKLOADS)}.
+
+A file in YAML or JSON holds one question or a list of them; a list gives a list of answers in the
+same order, with {{error}} in the place of one that fails:
+
+  - {{workload: training-llm, from: A100-SXM4-80GB, to: H100-SXM5-80GB}}
+  - {{workload: inference-cnn, from: T4, to: L4, precision: int8}}
+"""
+_KEYS: Final = ("workload", "from", "to", "precision")
+_NEEDED: Final = _KEYS[:3]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two boards at one workload."""
+
+    workload: Workload
+    board: Board
+    other: Board
+    precision: Precision | None
+
+    @property
+    def ratio(self) -> Interval:
+        """The other's throughput over the first's."""
+        return throughput_ratio(
+            self.workload, self.board, self.other, built_in_ratios(), self.precision
+        )
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which GPUs at what, or a file that asks; and how to answer."""
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="YAML or JSON file")
+    parser.add_argument("--workload", metavar="NAME", help="such as inference-llm")
+    parser.add_argument("--from", metavar="GPU", help="catalogue key or NVML name")
+    parser.add_argument("--to", metavar="GPU", help="catalogue key or NVML name")
+    parser.add_argument(
+        "--precision", metavar="FORMAT", help="number format to run in where a GPU has it"
+    )
+    parser.add_argument(
+        "--catalogue", type=Path, metavar="FILE", help="YAML file that changes or adds boards"
+    )
+    parser.add_argument("--json", action="store_true", help="answer in JSON; ratios")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the answers.
+
+    Raises:
+        ConfigurationError: the catalogue file has faults.
+        RequirementError: the file cannot be read, or its only question is wrong.
+        UsageError: a GPU is unknown, or flags are missing or beside a file.
+    """
+    catalogue = read_catalogue(arguments.catalogue)
+    given = {key: value for key in _KEYS if (value := getattr(arguments, key)) is not None}
+    if arguments.file is None:
+        answers, is_list = [_form(_of_flags(given, catalogue))], False
+    elif given:
+        raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
+    else:
+        asked = read_questions(arguments.file)
+        is_list = asked.is_list
+        ask = _form_or_error if is_list else _asked_form
+        answers = [ask(question, catalogue) for question in asked.questions]
+    if arguments.json:
+        say(json.dumps(answers if is_list else answers[0], indent=1))
+    else:
+        say("\n".join(map(_line, answers)))
+    return 0
+
+
+def _of_flags(given: Mapping[str, str], catalogue: Catalogue) -> Comparison:
+    missing = [f"--{key}" for key in _NEEDED if key not in given]
+    if missing:
+        raise UsageError(
+            f"{', '.join(missing)}: is missing; give --workload, --from and --to, or a FILE"
+        )
+    try:
+        return _comparison(given, catalogue)
+    except RequirementError as error:
+        raise UsageError(f"--{error}") from None
+
+
+def _asked_form(question: Question, catalogue: Catalogue) -> dict[str, Any]:
+    row = question.row
+    row.refuse_unknown(_KEYS)
+    texts = {key: row.needed_text(key) for key in _NEEDED}
+    if row.values.get("precision") is not None:
+        texts["precision"] = row.needed_text("precision")
+    question.refuse()
+    try:
+        return _form(_comparison(texts, catalogue))
+    except RequirementError as error:
+        raise question.placed(error) from None
+
+
+def _form_or_error(question: Question, catalogue: Catalogue) -> dict[str, Any]:
+    try:
+        return _asked_form(question, catalogue)
+    except RightsizerError as error:
+        return {"error": str(error)}
+
+
+def _comparison(texts: Mapping[str, str], catalogue: Catalogue) -> Comparison:
+    return Comparison(
+        parse_workload(texts["workload"]),
+        _board(texts, "from", catalogue),
+        _board(texts, "to", catalogue),
+        parse_precision(texts["precision"]) if "precision" in texts else None,
+    )
+
+
+def _board(texts: Mapping[str, str], key: str, catalogue: Catalogue) -> Board:
+    try:
+        return catalogue.get(texts[key])
+    except UsageError as error:
+        raise RequirementError(f"{key}: {error}") from None
+
+
+def _form(comparison: Comparison) -> dict[str, Any]:
+    ratio = comparison.ratio
+    return {
+        "workload": comparison.workload.name,
+        "from": comparison.board.key,
+        "to": comparison.other.key,
+        "ratio": ratio.value,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+    }
+
+
+def _line(answer: Mapping[str, Any]) -> str:
+    if "error" in answer:
+        return f"error: {answer['error']}"
+    return (
+        f"{answer['workload']}: {answer['to']} does {answer['ratio']:.2f} times what "
+        f"{answer['from']} does ({answer['ratio_low']:.2f} to {answer['ratio_high']:.2f})"
+    )
+
+
+COMMAND = Command("compare", "compare two GPUs at a kind of workload", configure, run, _DESCRIPTION)

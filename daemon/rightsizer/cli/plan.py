@@ -1,0 +1,136 @@
+"""`rightsizer plan`: from requirements to the GPU that fits, before anything is bought."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.cli.command import Command
+from rightsizer.cli.output import say
+from rightsizer.cli.plan_text import measured_text, plan_text
+from rightsizer.domain.errors import UsageError
+from rightsizer.runtime.plan_answer import Answer, answers
+from rightsizer.runtime.plan_file import PlanFile, read_plan_file
+from rightsizer.runtime.plan_form import measured_form, plan_form
+from rightsizer.runtime.plan_measured import Measured, compare_measured
+from rightsizer.runtime.plan_recording import read_devices
+from rightsizer.sizing.planner import Planner
+from rightsizer.telemetry.recorded.source import open_recording
+
+__all__ = ["COMMAND"]
+
+_DESCRIPTION = """\
+From a model, its task and its load to the GPUs that fit: by memory, compute, bandwidth and latency,
+then by what the work costs. A file holds one requirement, several documents, or a list. YAML or
+JSON; docs/planning.md tells every key. The smallest:
+
+  model: {parameters: 8e9}
+
+and a fuller one:
+
+  model: {config: path/to/config.json}
+  precision: {weights: fp8}
+  load: {input_tokens: 2000, output_tokens: 300, tokens_per_second: 3000, tpot_ms: 40}
+  growth: {per_month: 0.1, months: 12}
+  gpus: [L40S, H100-SXM5-80GB, NVIDIA H200]
+
+Nothing runs and nothing is asked over the network; each figure carries its interval.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What is asked, by which facts, and how to answer."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="YAML or JSON of requirements")
+    parser.add_argument(
+        "--measured",
+        type=Path,
+        nargs="+",
+        metavar="RECORDING",
+        help="files of a recording of the model at work; tells where the prediction was off",
+    )
+    parser.add_argument(
+        "--board",
+        metavar="KEY",
+        help="board of the catalogue that was recorded, where the recording does not say",
+    )
+    parser.add_argument(
+        "--catalogue",
+        type=Path,
+        metavar="FILE",
+        help="YAML file that changes or adds boards, as for 'rightsizer catalogue'",
+    )
+    parser.add_argument(
+        "--prices",
+        type=Path,
+        metavar="FILE",
+        help="YAML file that changes or adds prices, in dollars per GPU-hour",
+    )
+    parser.add_argument("--all", action="store_true", help="list all candidates, rejected ones too")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="answer in JSON; bytes, milliseconds, tokens a second, dollars, hours",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan, and print what came of it.
+
+    Raises:
+        RequirementError: the file cannot be read, or its only requirement is wrong.
+        ConfigurationError: a file of boards or prices has faults.
+        RecordingError: the recording cannot be read.
+    """
+    catalogue = read_catalogue(arguments.catalogue)
+    planner = Planner(catalogue, read_prices(arguments.prices, catalogue))
+    file = read_plan_file(arguments.file)
+    found = answers(file, planner)
+    measured = _measured(arguments, file, found, planner, catalogue)
+    if arguments.json:
+        forms = [_form(each) for each in found]
+        if measured is not None:
+            forms[0]["measured"] = measured_form(measured)
+        say(json.dumps(forms if file.is_list else forms[0], indent=1))
+        return 0
+    parts = [_text(each, shows_all=arguments.all) for each in found]
+    if measured is not None:
+        parts.append(measured_text(measured))
+    say("\n\n".join(parts))
+    return 0
+
+
+def _form(answer: Answer) -> dict[str, Any]:
+    if answer.plan is None:
+        return {"error": answer.error}
+    return plan_form(answer.plan, answer.notes)
+
+
+def _text(answer: Answer, *, shows_all: bool) -> str:
+    if answer.plan is None:
+        return f"error: {answer.error}"
+    return plan_text(answer.plan, answer.notes, shows_all=shows_all)
+
+
+def _measured(
+    arguments: argparse.Namespace,
+    file: PlanFile,
+    found: tuple[Answer, ...],
+    planner: Planner,
+    catalogue: Catalogue,
+) -> Measured | None:
+    if arguments.measured is None:
+        return None
+    requirement, plan = file.items[0].requirement, found[0].plan
+    if file.is_list or requirement is None or plan is None:
+        raise UsageError("--measured: a recording is of one model; give a file of one requirement")
+    source = open_recording(arguments.measured, catalogue=catalogue, board=arguments.board)
+    try:
+        devices = read_devices(source)
+    finally:
+        source.close()
+    return compare_measured(requirement, planner, plan.candidates[0], devices)
+
+
+COMMAND = Command("plan", "say which GPUs fit a model and its load", configure, run, _DESCRIPTION)

@@ -1,0 +1,91 @@
+"""`rightsizer project`: how a measured workload would do on other GPUs."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.operator_file import read_catalogue
+from rightsizer.cli.command import Command
+from rightsizer.cli.output import say
+from rightsizer.cli.project_form import LEGEND, answer_form, answers_text
+from rightsizer.cli.project_request import answer_question
+from rightsizer.cli.question_file import Question, read_questions
+from rightsizer.domain.errors import RightsizerError
+
+__all__ = ["COMMAND"]
+
+_DESCRIPTION = """\
+Project what was measured on one GPU to others, or to MIG slices of one: how long the same work
+would take, how busy it would keep them, whether its memory fits, and what would hold it back. Every
+figure has the interval that it lies in with a probability of 90 %.
+
+The file is YAML or JSON; several documents, or a list, give a list of answers in the same order,
+with {error} in the place of one that fails:
+
+  gpu: H100-SXM5-80GB                 # or what NVML calls it, or a slice of it, as below
+  precision: {from: bf16, to: bf16}   # of the weights; to: absent for the same
+  shares:                             # means over the whole window, idle included, 0 to 1
+    {gpu_busy: 0.9, sm_active: 0.7, tensor_active: 0.25, dram_active: 0.35, sm_clock_ratio: 0.95,
+     pcie_receive: 0.05, pcie_transmit: 0.01, nvlink_receive: 0.0, nvlink_transmit: 0.0}
+  memory_bytes: 31.0e9                # the most that it used
+  to: [L40S, A100-SXM4-80GB, "H100-SXM5-80GB:3g.40gb"]
+
+sm_active, tensor_active and dram_active are needed: GPM and DCGM measure them, NVML alone does not.
+Beside these shares there is fp32_active, for work outside the tensor cores.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The file, and how to answer."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="YAML or JSON file")
+    parser.add_argument(
+        "--catalogue", type=Path, metavar="FILE", help="YAML file that changes or adds boards"
+    )
+    parser.add_argument("--json", action="store_true", help="answer in JSON; bytes, ratios")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the answers.
+
+    Raises:
+        ConfigurationError: the catalogue file has faults.
+        RequirementError: the file cannot be read, or its only question is wrong.
+    """
+    catalogue = read_catalogue(arguments.catalogue)
+    asked = read_questions(arguments.file)
+    if arguments.json:
+        if not asked.is_list:
+            say(json.dumps(_form(asked.questions[0], catalogue), indent=1))
+        else:
+            say(json.dumps([_form_or_error(each, catalogue) for each in asked.questions], indent=1))
+        return 0
+    texts = [_text(each, catalogue, may_fail=asked.is_list) for each in asked.questions]
+    say("\n\n".join([*texts, LEGEND]))
+    return 0
+
+
+def _form(question: Question, catalogue: Catalogue) -> list[dict[str, Any]]:
+    return [answer_form(answer) for answer in answer_question(question, catalogue)]
+
+
+def _form_or_error(question: Question, catalogue: Catalogue) -> Any:
+    try:
+        return _form(question, catalogue)
+    except RightsizerError as error:
+        return {"error": str(error)}
+
+
+def _text(question: Question, catalogue: Catalogue, *, may_fail: bool) -> str:
+    try:
+        return answers_text(answer_question(question, catalogue))
+    except RightsizerError as error:
+        if not may_fail:
+            raise
+        return str(error)
+
+
+COMMAND = Command(
+    "project", "project a measured workload to other GPUs", configure, run, _DESCRIPTION
+)

@@ -1,0 +1,39 @@
+"""Every requirement of a file answered, in one process and in their order."""
+
+from dataclasses import dataclass
+
+from rightsizer.domain.errors import RequirementError
+from rightsizer.runtime.plan_file import PlanFile, Planned
+from rightsizer.sizing.planner import Plan, Planner
+
+__all__ = ["Answer", "answers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A plan, or why there is none."""
+
+    plan: Plan | None
+    notes: tuple[str, ...] = ()
+    error: str = ""
+
+
+def answers(file: PlanFile, planner: Planner) -> tuple[Answer, ...]:
+    """One for each requirement.
+
+    Raises:
+        RequirementError: the only one cannot be met by anything; of a list, that is an answer.
+    """
+    found = tuple(_answer(each, planner) for each in file.items)
+    if not file.is_list and found[0].error:
+        raise RequirementError(found[0].error)
+    return found
+
+
+def _answer(planned: Planned, planner: Planner) -> Answer:
+    if planned.requirement is None:
+        return Answer(None, error=planned.error)
+    try:
+        return Answer(planner.plan(planned.requirement), planned.notes)
+    except RequirementError as error:
+        return Answer(None, error=planned.placed(str(error)))

@@ -1,0 +1,232 @@
+"""Reads what `rightsizer plan` is asked: YAML or JSON, one requirement, several, or a list."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.catalogue.row import Faults, Row
+from rightsizer.domain.errors import ConfigurationError, RequirementError
+from rightsizer.edge.yaml import Document, YamlError, load_yaml_documents
+from rightsizer.runtime.plan_model import read_model_row
+from rightsizer.runtime.plan_row import read_choice, read_fields
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.requirement import (
+    Growth,
+    Load,
+    Lora,
+    Optimizer,
+    Parallelism,
+    Precisions,
+    Recompute,
+    Requirement,
+    Task,
+    Training,
+)
+
+__all__ = ["PlanFile", "Planned", "read_plan_file"]
+
+KEYS: Final = (
+    "model",
+    "task",
+    "precision",
+    "load",
+    "training",
+    "lora",
+    "parallel",
+    "growth",
+    "gpus",
+    "prices",
+)
+_PRECISION_KEYS: Final = ("weights", "kv_cache", "activations", "gradients")
+_GROWTH_KEYS: Final = ("per_month", "months")
+_MOST_GROWTH: Final = 100.0
+_MOST_MONTHS: Final = 120
+_MOST_DOLLARS: Final = 1e5
+_SCIENTIFIC: Final = re.compile(r"[-+]?\d[\d_]*(?:\.\d*)?[eE][-+]?\d+")
+"""YAML 1.1 takes `7e9` for text; JSON and everybody else for a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One requirement, or why it is none."""
+
+    document: Document
+    path: tuple[int, ...]
+    """Of the item in a document that is a list."""
+    requirement: Requirement | None
+    notes: tuple[str, ...] = ()
+    error: str = ""
+
+    def placed(self, message: str) -> str:
+        """Lines that start with a key, each with the place of that key before it."""
+        return _placed(self.document, self.path, message)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """All that a file asks."""
+
+    items: tuple[Planned, ...]
+    is_list: bool
+    """Whether the answer is a list too."""
+
+
+def read_plan_file(file: Path) -> PlanFile:
+    """Every requirement of a file, in their order; of a list, those that are wrong too.
+
+    Raises:
+        RequirementError: the file cannot be read, is not YAML, or its only requirement is wrong.
+    """
+    documents = _documents(file)
+    if len(documents) == 1 and not isinstance(documents[0].data, list):
+        only = documents[0]
+        planned = Planned(only, (), *_requirement(only, (), file.parent))
+        return PlanFile((planned,), is_list=False)
+    items = (item for document in documents for item in _items(document, file.parent))
+    return PlanFile(tuple(items), is_list=True)
+
+
+def _documents(file: Path) -> list[Document]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        # JSON may be indented by tabs, which YAML refuses; inside its texts there are none.
+        plain = text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text
+        documents = load_yaml_documents(plain, str(file))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RequirementError(f"{file}: cannot be read: {reason}; mend the path") from None
+    except UnicodeDecodeError:
+        raise RequirementError(f"{file}:1:1: is not UTF-8; save it as UTF-8") from None
+    except YamlError as error:
+        raise RequirementError(f"{error}; mend the YAML or JSON") from None
+    filled = [each for each in documents if each.data is not None]
+    if not filled:
+        raise RequirementError(f"{file}: is empty; give at least a model (docs/planning.md)")
+    return [replace(each, data=_numbers(each.data)) for each in filled]
+
+
+def _numbers(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {key: _numbers(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_numbers(value) for value in data]
+    if isinstance(data, str) and _SCIENTIFIC.fullmatch(data):
+        return float(data.replace("_", ""))
+    return data
+
+
+def _items(document: Document, folder: Path) -> Iterator[Planned]:
+    paths = [(at,) for at in range(len(document.data))] if isinstance(document.data, list) else [()]
+    for path in paths:
+        try:
+            yield Planned(document, path, *_requirement(document, path, folder))
+        except RequirementError as error:
+            yield Planned(document, path, None, error=str(error))
+
+
+def _requirement(
+    document: Document, path: tuple[int, ...], folder: Path
+) -> tuple[Requirement, tuple[str, ...]]:
+    """One requirement and notes on it.
+
+    Raises:
+        RequirementError: with everything that is wrong with it, a line each and its place.
+    """
+    faults = Faults(document)
+    row = Row(document.data[path[0]] if path else document.data, path, faults)
+    try:
+        row.refuse_unknown(KEYS)
+        model = read_model_row(row)
+        rest = _rest(row)
+        faults.refuse()
+        planned = model.build(folder)
+    except ConfigurationError as error:
+        raise RequirementError(str(error)) from None
+    except RequirementError as error:
+        raise RequirementError(_placed(document, path, str(error))) from None
+    requirement = Requirement(planned.model, **rest)
+    return _in_published_format(requirement, row, planned.weights), planned.notes
+
+
+def _in_published_format(
+    requirement: Requirement, row: Row, published: NumberFormat | None
+) -> Requirement:
+    """Weights as the checkpoint has them, where it is quantized and the plan says nothing."""
+    if (
+        published is None
+        or not published.is_quantized
+        or row.row("precision").values.get("weights")
+    ):
+        return requirement
+    return replace(requirement, precision=replace(requirement.precision, weights=published))
+
+
+def _placed(document: Document, path: tuple[int, ...], message: str) -> str:
+    lines = []
+    for line in message.splitlines():
+        key = line.partition(":")[0]
+        keys = key.split(".") if re.fullmatch(r"[a-z_.]+", key) else []
+        lines.append(f"{document.where((*path, *keys))}: {line}")
+    return "\n".join(lines)
+
+
+def _rest(row: Row) -> dict[str, Any]:
+    """All but the model, by the fields of a requirement."""
+    growth = row.row("growth")
+    growth.refuse_unknown(_GROWTH_KEYS)
+    return {
+        "task": read_choice(row, "task", Task) or Task.INFERENCE,
+        "precision": _precision(row.row("precision")),
+        "load": Load(**read_fields(row.row("load"), Load)),
+        "training": _training(row.row("training")),
+        "lora": Lora(**_lora(row.row("lora"))),
+        "parallel": _parallel(row),
+        "growth": Growth(
+            growth.number("per_month", -1.0, _MOST_GROWTH) or 0.0,
+            growth.count("months", 0, _MOST_MONTHS) or 0,
+        ),
+        "gpus": _names(row),
+        "prices": _prices(row.row("prices")),
+    }
+
+
+def _precision(row: Row) -> Precisions:
+    row.refuse_unknown(_PRECISION_KEYS)
+    given = {key: read_choice(row, key, NumberFormat) for key in _PRECISION_KEYS}
+    return Precisions(**{key: value for key, value in given.items() if value is not None})
+
+
+def _training(row: Row) -> Training:
+    values = read_fields(row, Training, apart=("recompute", "optimizer"))
+    recompute = read_choice(row, "recompute", Recompute)
+    optimizer = read_choice(row, "optimizer", Optimizer)
+    if recompute is not None:
+        values["recompute"] = recompute
+    if optimizer is not None:
+        values["optimizer"] = optimizer
+    return Training(**values)
+
+
+def _lora(row: Row) -> dict[str, Any]:
+    values = read_fields(row, Lora, apart=("targets",))
+    if row.values.get("targets") is not None:
+        values["targets"] = row.texts("targets")
+    return values
+
+
+def _parallel(row: Row) -> Parallelism | None:
+    if row.values.get("parallel") is None:
+        return None
+    return Parallelism(**read_fields(row.row("parallel"), Parallelism))
+
+
+def _names(row: Row) -> tuple[str, ...]:
+    value = row.values.get("gpus")
+    return (value,) if isinstance(value, str) else row.texts("gpus")
+
+
+def _prices(row: Row) -> dict[str, float]:
+    read = {str(name): row.number(name, 0.0, _MOST_DOLLARS) for name in row.values}
+    return {name: price for name, price in read.items() if price is not None}

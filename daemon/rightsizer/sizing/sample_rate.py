@@ -1,0 +1,224 @@
+"""How fast models of images and of tables are: the time-share roofline, computing and moving added.
+
+One term for what the tensor cores do, one for what memory moves, one for starting kernels.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.precision import Precision
+from rightsizer.sizing.collective import all_reduce_seconds
+from rightsizer.sizing.compute_format import compute_format
+from rightsizer.sizing.estimate import Interval
+from rightsizer.sizing.image_activations import (
+    convolution_training_bytes,
+    denoiser_block,
+    denoiser_tokens,
+)
+from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    Diffusion,
+    Recommender,
+    Transformer,
+    VisionTransformer,
+)
+from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.requirement import Parallelism, Requirement, Task
+
+__all__ = ["SampleModel", "SampleRate", "SampleStep", "sample_rate", "sample_step"]
+
+SampleModel = ConvolutionalNetwork | VisionTransformer | Diffusion | Recommender
+
+_BACKWARD: Final = 3.0
+"""Of a forward pass, with the backward pass that goes with it."""
+_FROZEN_BACKWARD: Final = 2.0
+"""The same where weights have no gradient."""
+_CONVOLUTION_RATIO: Final = 0.6
+"""What convolutions reach of the dense peak. With the traffic below, ResNet-50 in int8 (MLPerf,
+Offline) is met within a sixth on the T4, A10, A30, A100 and H100."""
+_DENOISER_RATIO: Final = 0.8
+_TRANSFORMER_RATIO: Final = 0.8
+_DENSE_RATIO: Final = 0.5
+"""What products in such models reach of large ones; assumed."""
+_INFERENCE_TRAFFIC: Final = 0.3
+"""Of what training keeps, what fused kernels write and read of memory."""
+_CACHING_L2_BYTES: Final = 40e6
+"""A larger L2 spares memory with the root of its size; Ada's, of 48 to 128 MB."""
+_TRAINING_TRAFFIC: Final = 3.0
+"""The same of a step: written, read, and their gradients."""
+_ELEMENT_TRAFFIC: Final = 60.0
+"""Bytes of each element of a layer's width and each token, forward, kernels fused."""
+_RANDOM_READ_RATIO: Final = 0.5
+"""Of the bandwidth, where rows of tables are read; assumed."""
+_DECODER_FLOPS: Final = 9.5e6
+"""Of one pixel that latents are decoded to: about 2.5 TFLOP for 512 by 512 (recalled)."""
+_KERNEL_SECONDS: Final = 5e-4
+"""The least that one pass takes, whatever it computes."""
+_UPDATE_BYTES: Final = 30.0
+_GRADIENT_BYTES: Final = 2.0
+_EXPOSED_RATIO: Final = 0.41
+"""Of sums over replicas; as of transformers (training settings)."""
+_ERROR_FACTOR: Final = 1.8
+"""Assumed: a shape's kernels are known by their FLOPs alone."""
+_BATCHES: Final[Mapping[type, float]] = {
+    ConvolutionalNetwork: 64.0,
+    VisionTransformer: 64.0,
+    Diffusion: 1.0,
+    Recommender: 65536.0,
+}
+"""Samples at a time of one GPU where no concurrency is given; enough to fill it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleStep:
+    """One pass over a batch on one GPU."""
+
+    samples: float
+    seconds: float
+    flops: float
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRate:
+    """Images or samples that all GPUs of a layout make together."""
+
+    samples_per_second: Interval
+    batch_seconds: Interval
+    """Until a batch of as many as are in flight is done."""
+    concurrency: float
+
+
+def sample_rate(
+    requirement: Requirement, board: Board, layout: Parallelism, concurrency: float | None = None
+) -> SampleRate:
+    """The rate at which a model of images or tables serves.
+
+    Raises:
+        TypeError: the model is one of tokens.
+    """
+    model = requirement.model
+    if isinstance(model, Transformer):
+        raise TypeError("tokens are served, not sampled")
+    if concurrency is None:
+        concurrency = _BATCHES[type(model)] * layout.data
+    step = sample_step(model, requirement, board, layout, samples=concurrency / layout.data)
+    return SampleRate(
+        samples_per_second=Interval.around(concurrency / step.seconds, _ERROR_FACTOR),
+        batch_seconds=Interval.around(step.seconds, _ERROR_FACTOR),
+        concurrency=concurrency,
+    )
+
+
+def sample_step(  # noqa: PLR0913 - the last two tell serving from training.
+    model: SampleModel,
+    requirement: Requirement,
+    board: Board,
+    layout: Parallelism,
+    *,
+    samples: float | None = None,
+    trains: bool = False,
+) -> SampleStep:
+    """One pass over a batch; forward and backward where it trains."""
+    batch = float(requirement.training.micro_batch) if samples is None else samples
+    ranks = layout.tensor * layout.pipeline
+    flops = forward_flops(model, trains=trains) * batch
+    seconds = _moved_seconds(model, requirement, board, batch, trains=trains)
+    if trains:
+        flops *= _BACKWARD if requirement.task is Task.TRAINING else _FROZEN_BACKWARD
+        seconds += _shared_seconds(model, requirement, board, layout)
+    passes = model.steps if isinstance(model, Diffusion) and not trains else 1
+    seconds += flops / _speed(model, requirement, board)
+    return SampleStep(batch, max(seconds / ranks, _KERNEL_SECONDS * passes), flops)
+
+
+def forward_flops(model: SampleModel, *, trains: bool = False) -> float:
+    """Of one sample: a whole picture of a diffusion model, one step of it where it trains."""
+    match model:
+        case ConvolutionalNetwork():
+            return model.forward_flops
+        case VisionTransformer():
+            attention = 4.0 * model.layers * model.hidden * model.tokens**2
+            return 2.0 * count_parameters(model).linear * model.tokens + attention
+        case Diffusion():
+            once = _denoising_flops(model)
+            if trains:
+                return once
+            guided = 2.0 if model.guided else 1.0
+            text = 2.0 * model.text_encoder_parameters * _PROMPT_TOKENS * guided
+            return once * model.steps * guided + model.image**2 * _DECODER_FLOPS + text
+        case Recommender():
+            return 2.0 * model.dense_parameters
+
+
+_PROMPT_TOKENS: Final = 77.0
+
+
+def _denoising_flops(model: Diffusion) -> float:
+    """Of one step of one image, without guidance."""
+    if model.forward_flops is not None:
+        return model.forward_flops
+    tokens = denoiser_tokens(model) / (2.0 if model.guided else 1.0)
+    block = denoiser_block(model)
+    return 2.0 * model.parameters * tokens + 4.0 * block.layers * block.hidden * tokens**2
+
+
+def _speed(model: SampleModel, requirement: Requirement, board: Board) -> float:
+    precisions = requirement.precision
+    formats = (precisions.weights, precisions.activations)
+    precision = compute_format(board, min(formats, key=lambda each: each.bytes_per_parameter))
+    if isinstance(model, ConvolutionalNetwork):
+        peak = board.peak(precision) or board.peak(Precision.FP32) or 1.0
+        return peak * board.efficiency.power_cap_ratio * _CONVOLUTION_RATIO
+    achieved = board.achieved(precision) or board.achieved(Precision.FP32)
+    ratio = {
+        Diffusion: _DENOISER_RATIO,
+        VisionTransformer: _TRANSFORMER_RATIO,
+        Recommender: _DENSE_RATIO,
+    }[type(model)]
+    return (achieved or 1.0) * ratio
+
+
+def _moved_seconds(
+    model: SampleModel, requirement: Requirement, board: Board, batch: float, *, trains: bool
+) -> float:
+    """What memory moves: activations, weights once a pass, rows of tables."""
+    bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
+    precisions = requirement.precision
+    kept = precisions.activations if trains else precisions.weights
+    times = _BACKWARD if trains else 1.0
+    if isinstance(model, Recommender):
+        rows = (
+            batch * model.lookups * model.embedding_width * precisions.weights.bytes_per_parameter
+        )
+        dense = model.dense_parameters * precisions.weights.bytes_per_parameter
+        return times * (rows / (_RANDOM_READ_RATIO * bandwidth) + dense / bandwidth)
+    weights = times * count_parameters(model).total * precisions.weights.bytes_per_parameter
+    if isinstance(model, ConvolutionalNetwork):
+        spared = min(1.0, _CACHING_L2_BYTES / (board.l2_bytes or _CACHING_L2_BYTES)) ** 0.5
+        share = _TRAINING_TRAFFIC if trains else _INFERENCE_TRAFFIC * spared
+        moved = share * convolution_training_bytes(model, kept, batch)
+    elif isinstance(model, VisionTransformer):
+        width = float(model.layers * model.hidden * model.tokens)
+        moved = times * _ELEMENT_TRAFFIC * width * batch
+    else:
+        block = denoiser_block(model)
+        passes = 1.0 if trains else float(model.steps)
+        tokens = denoiser_tokens(model) / (2.0 if trains and model.guided else 1.0)
+        moved = times * _ELEMENT_TRAFFIC * block.layers * block.hidden * tokens * batch * passes
+        weights *= passes
+    return (moved + weights) / bandwidth
+
+
+def _shared_seconds(
+    model: SampleModel, requirement: Requirement, board: Board, layout: Parallelism
+) -> float:
+    """Of one step: what replicas tell each other, and the optimizer."""
+    dense = model.dense_parameters if isinstance(model, Recommender) else None
+    trained = dense if dense is not None else count_parameters(model).total
+    if requirement.task is not Task.TRAINING:
+        return 0.0
+    told = all_reduce_seconds(board, layout.data, trained * _GRADIENT_BYTES) * _EXPOSED_RATIO
+    bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
+    return told + trained * _UPDATE_BYTES / bandwidth

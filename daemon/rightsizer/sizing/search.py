@@ -1,0 +1,223 @@
+"""The best that one kind of GPU can do for a requirement."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from rightsizer.catalogue.board import Board
+from rightsizer.sizing.candidates import Candidate, Filter, Rate, Rejection
+from rightsizer.sizing.estimate import MemoryEstimate
+from rightsizer.sizing.latency import is_late, too_slow
+from rightsizer.sizing.layouts import (
+    PlanSettings,
+    link_fault,
+    serving_layouts,
+    training_layouts,
+)
+from rightsizer.sizing.memory import available_bytes
+from rightsizer.sizing.memory_settings import MemorySettings
+from rightsizer.sizing.overhead import usable_bytes
+from rightsizer.sizing.ranking import preference
+from rightsizer.sizing.requirement import Parallelism, Requirement
+from rightsizer.sizing.serving_memory import ServingMemory, serving_memory
+from rightsizer.sizing.training_memory import training_memory
+
+__all__ = ["Predict", "Search"]
+
+Predict = Callable[[Requirement, Board, Parallelism, float | None, float], Rate]
+"""How fast a requirement is on so many boards: at a number of requests in flight, or at the most
+that latencies and so many bytes of each board allow."""
+
+_GIB: Final = 2.0**30
+_SPREADS: Final = (1, 2, 4, 8)
+"""By how much more replicas share the load where latencies are missed."""
+_ABOUT: Final = 1.05
+_ROUNDING: Final = 1e-9
+
+
+class Search:
+    """One requirement, asked for as many boards as there are."""
+
+    def __init__(
+        self,
+        requirement: Requirement,
+        predict: Predict,
+        settings: PlanSettings,
+        memory_settings: MemorySettings,
+    ) -> None:
+        self.requirement = requirement
+        self._predict = predict
+        self._settings = settings
+        self._memory_settings = memory_settings
+        self._serving: dict[Parallelism, ServingMemory] = {}
+        self._training: dict[Parallelism, MemoryEstimate] = {}
+        most = settings.gpu_maximum
+        self._layouts = (
+            training_layouts(requirement, most)
+            if requirement.task.trains
+            else tuple(serving_layouts(requirement, most))
+        )
+
+    def best(self, board: Board, dollars_per_hour: float | None) -> Candidate:
+        """The layout that is asked for, or the best of those that are tried."""
+        return min(self.all(board, dollars_per_hour), key=preference)
+
+    def all(self, board: Board, dollars_per_hour: float | None) -> Sequence[Candidate]:
+        """Every layout that was compared; one that does not fit where none does."""
+        given = self.requirement.parallel
+        if given is not None:
+            found = [self._given(board, given)]
+        elif self.requirement.task.trains:
+            found = self._trained(board)
+        else:
+            found = self._served(board)
+        return [self._priced(each, dollars_per_hour) for each in found]
+
+    def _given(self, board: Board, layout: Parallelism) -> Candidate:
+        if self.requirement.task.trains:
+            return self._training_candidate(board, layout)
+        return self._serving_candidate(board, layout)
+
+    def _trained(self, board: Board) -> list[Candidate]:
+        """Those that fit on the fewest GPUs."""
+        room = self._available(board)
+        possible = [
+            each for each in self._layouts if not link_fault(self.requirement, board, each)
+        ] or list(self._layouts)
+        fitting = [each for each in possible if self._training_memory(each).total_bytes <= room]
+        if not fitting:
+            return [self._training_candidate(board, self._nearest(possible))]
+        fewest = [each for each in fitting if each.gpus == fitting[0].gpus]
+        compared = fewest[: self._settings.layouts_per_gpu]
+        return [self._training_candidate(board, each) for each in compared]
+
+    def _nearest(self, layouts: Sequence[Parallelism]) -> Parallelism:
+        """The fewest GPUs that come about as near as any."""
+        needs = [self._training_memory(each).total_bytes for each in layouts]
+        near = min(needs) * _ABOUT
+        return next(each for each, need in zip(layouts, needs, strict=True) if need <= near)
+
+    def _served(self, board: Board) -> list[Candidate]:
+        """Those that fit on the fewest GPUs, with as many replicas as the load needs."""
+        room = self._available(board)
+        found: list[Candidate] = []
+        for layout in self._layouts:
+            if layout.pipeline > 1 and found:
+                break
+            most = self._serving_memory(layout).largest_concurrency(room)
+            if most >= 1:
+                found.append(self._replicated(board, layout, most))
+            if len(found) >= self._settings.layouts_per_gpu:
+                break
+        if found:
+            return found
+        least = min(self._layouts, key=lambda each: self._serving_memory(each).at(1.0).total_bytes)
+        return [self._serving_candidate(board, least)]
+
+    def _replicated(self, board: Board, layout: Parallelism, most: int) -> Candidate:
+        """With the replicas that memory and load ask for."""
+        asked = self.requirement.load.concurrency
+        if asked is not None:
+            return self._sharing(board, layout, math.ceil(asked / most))
+        one = self._rate(board, layout, None)
+        replicas = self._replicas(one)
+        if replicas == 1 or replicas * layout.gpus > self._settings.gpu_maximum:
+            return self._serving_candidate(board, layout, one)
+        spread = replace(layout, data=replicas)
+        requests = None if one.concurrency is None else one.concurrency * replicas
+        return self._serving_candidate(board, spread, self._rate(board, spread, requests))
+
+    def _sharing(self, board: Board, layout: Parallelism, least: int) -> Candidate:
+        """So many replicas of a load that is given, or more while latencies are missed."""
+        tried: list[Candidate] = []
+        for replicas in (least * each for each in _SPREADS):
+            if tried and replicas * layout.gpus > self._settings.gpu_maximum:
+                break
+            tried.append(self._serving_candidate(board, replace(layout, data=replicas)))
+            if tried[-1].fits:
+                return tried[-1]
+        return tried[0]
+
+    def _replicas(self, one: Rate) -> int:
+        """As many as the tokens asked for take, if each makes what it can."""
+        asked, made = self.requirement.load.tokens_per_second, one.tokens_per_second
+        if asked is None or made is None or not made.value or is_late(self.requirement.load, one):
+            return 1
+        return max(1, math.ceil(asked / made.value - _ROUNDING))
+
+    def _rate(self, board: Board, layout: Parallelism, concurrency: float | None) -> Rate:
+        room = self._available(board)
+        return self._predict(self.requirement, board, layout, concurrency, room)
+
+    def _serving_candidate(
+        self, board: Board, layout: Parallelism, rate: Rate | None = None
+    ) -> Candidate:
+        if rate is None:
+            rate = self._rate(board, layout, self.requirement.load.concurrency)
+        memory = self._serving_memory(layout).at(max(1.0, rate.concurrency or 1.0))
+        return self._candidate(board, layout, memory, rate)
+
+    def _training_candidate(self, board: Board, layout: Parallelism) -> Candidate:
+        rate = self._rate(board, layout, None)
+        return self._candidate(board, layout, self._training_memory(layout), rate)
+
+    def _candidate(
+        self, board: Board, layout: Parallelism, memory: MemoryEstimate, rate: Rate
+    ) -> Candidate:
+        usable = usable_bytes(board.memory_bytes, self._memory_settings)
+        room = self._available(board)
+        return Candidate(
+            gpu=board.key,
+            layout=layout,
+            memory=memory,
+            usable_bytes=usable,
+            rate=rate,
+            rejections=tuple(self._rejections(board, layout, memory, room, rate)),
+        )
+
+    def _rejections(
+        self,
+        board: Board,
+        layout: Parallelism,
+        memory: MemoryEstimate,
+        room: float,
+        rate: Rate,
+    ) -> Iterator[Rejection]:
+        fault = link_fault(self.requirement, board, layout)
+        if fault is not None and self.requirement.parallel is None:
+            yield Rejection(Filter.LAYOUT, fault)
+        if memory.total_bytes > room:
+            yield Rejection(
+                Filter.MEMORY,
+                f"needs {memory.total_bytes / _GIB:.1f} GiB of each GPU, of which"
+                f" {room / _GIB:.1f} GiB may be filled",
+            )
+        if not self.requirement.task.trains:
+            yield from too_slow(self.requirement.load, rate, layout)
+
+    def _priced(self, candidate: Candidate, dollars_per_hour: float | None) -> Candidate:
+        made = candidate.rate.tokens_per_second
+        work = None
+        if dollars_per_hour is not None and made is not None and made.value > 0:
+            asked = self.requirement.load.tokens_per_second
+            used = made.value
+            if asked is not None and not self.requirement.task.trains:
+                used = min(used, asked)
+            work = dollars_per_hour * candidate.count * 1e6 / (used * 3600.0)
+        return replace(candidate, gpu_dollars_per_hour=dollars_per_hour, work_dollars=work)
+
+    def _available(self, board: Board) -> float:
+        return available_bytes(self.requirement, board.memory_bytes, self._memory_settings)
+
+    def _serving_memory(self, layout: Parallelism) -> ServingMemory:
+        if layout not in self._serving:
+            self._serving[layout] = serving_memory(self.requirement, layout, self._memory_settings)
+        return self._serving[layout]
+
+    def _training_memory(self, layout: Parallelism) -> MemoryEstimate:
+        if layout not in self._training:
+            self._training[layout] = training_memory(
+                self.requirement, layout, self._memory_settings
+            )
+        return self._training[layout]

@@ -1,0 +1,99 @@
+"""Where the time of a measured workload goes: the time-share roofline."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Final
+
+from rightsizer.sizing.capacity_ratios import CapacityRatios
+from rightsizer.sizing.place import Place
+from rightsizer.sizing.profile import Profile
+
+__all__ = ["TimeShares", "busy_share", "split_time"]
+
+_VECTOR_RATIO: Final = 0.8
+"""What vector kernels reach of the fp32 peak; an assumption."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeShares:
+    """How long each resource is what kernels wait for, over the time of the measured window."""
+
+    compute: float = 0.0
+    vector: float = 0.0
+    memory_bandwidth: float = 0.0
+    pcie: float = 0.0
+    nvlink: float = 0.0
+    latency: float = 0.0
+    """Launches, small kernels, synchronization: as long on any GPU."""
+    host: float = 0.0
+    """Neither kernels nor copies: as long on any GPU."""
+
+    @property
+    def total(self) -> float:
+        """All of it: 1 where it was measured, the time ratio where it is projected."""
+        return math.fsum(getattr(self, part.name) for part in fields(self))
+
+    @property
+    def busy(self) -> float:
+        """With a kernel or a copy."""
+        return self.total - self.host
+
+    def moved(self, ratios: CapacityRatios) -> "TimeShares":
+        """The same work where capacities differ."""
+        return TimeShares(
+            compute=self.compute * ratios.compute,
+            vector=self.vector * ratios.vector,
+            memory_bandwidth=self.memory_bandwidth * ratios.memory_bandwidth,
+            pcie=self.pcie * ratios.pcie,
+            nvlink=self.nvlink * ratios.nvlink,
+            latency=self.latency,
+            host=self.host,
+        )
+
+
+def busy_share(profile: Profile) -> float:
+    """The part of the window with a kernel: at least what any unit was active."""
+    shares = profile.shares
+    stated = 1.0 if shares.gpu_busy is None else shares.gpu_busy
+    units = (shares.sm_active, shares.tensor_active, shares.dram_active, shares.fp32_active)
+    return min(1.0, max(stated, *(unit or 0.0 for unit in units)))
+
+
+def split_time(profile: Profile) -> TimeShares:
+    """The parts of a profile's window; they sum to 1.
+
+    Kernels wait for one resource at a time, each at what large kernels reach of it; what is left
+    of the busy time is latency. Copies are taken to fill the rest of the time, not to overlap.
+    """
+    shares, busy, clock = profile.shares, busy_share(profile), profile.shares.sm_clock_ratio or 1.0
+    tensor = (shares.tensor_active or 0.0) * clock / _compute_ratio(profile)
+    vector = (shares.fp32_active or 0.0) * clock / _VECTOR_RATIO
+    dram = (shares.dram_active or 0.0) / _bandwidth_ratio(profile.place)
+    work = [min(busy, each) for each in (tensor, vector, dram)]
+    # Resources that are used at once share the busy time; it is no longer for that.
+    fitted = min(1.0, busy / sum(work)) if sum(work) > 0.0 else 1.0
+    rest = max(0.0, 1.0 - sum(work) * fitted)
+    pcie = min(shares.pcie, rest)
+    nvlink = min(shares.nvlink, rest - pcie)
+    rest -= pcie + nvlink
+    host = min(1.0 - busy, rest)
+    return TimeShares(
+        compute=work[0] * fitted,
+        vector=work[1] * fitted,
+        memory_bandwidth=work[2] * fitted,
+        pcie=pcie,
+        nvlink=nvlink,
+        latency=rest - host,
+        host=host,
+    )
+
+
+def _compute_ratio(profile: Profile) -> float:
+    """What large kernels reach of the peak: in time where the clock is known, else in cycles."""
+    place, precision = profile.place, profile.peak_precision()
+    ratio = (place.achieved(precision) or 1.0) / (place.peak(precision) or 1.0)
+    return ratio if profile.shares.sm_clock_ratio is not None else ratio / place.clock_ratio
+
+
+def _bandwidth_ratio(place: Place) -> float:
+    return place.achieved_bytes_per_second / place.peak_bytes_per_second

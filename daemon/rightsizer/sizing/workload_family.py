@@ -1,0 +1,106 @@
+"""The workloads that GPUs are compared by: what kind of model, trained or served, and how."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.catalogue.precision import Precision
+from rightsizer.domain.errors import RequirementError
+
+__all__ = [
+    "WORKLOADS",
+    "Activity",
+    "Family",
+    "Workload",
+    "parse_precision",
+    "parse_workload",
+]
+
+
+class Activity(StrEnum):
+    """What is done with a model."""
+
+    INFERENCE = "inference"
+    TRAINING = "training"
+
+
+class Family(StrEnum):
+    """Models that put alike demands on a GPU."""
+
+    CNN = "cnn"
+    DETECTION = "detection"
+    SEGMENTATION = "segmentation-3d"
+    TRANSFORMER_ENCODER = "transformer-encoder"
+    LLM = "llm"
+    DIFFUSION = "diffusion"
+    SPEECH = "speech"
+    RECOMMENDER = "recommender"
+    GRAPH = "graph"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A family at an activity, by the name that it is asked for with."""
+
+    name: str
+    activity: Activity
+    family: Family
+
+
+def _all_workloads() -> Mapping[str, Workload]:
+    named = {
+        f"{activity}-{family}": Workload(f"{activity}-{family}", activity, family)
+        for activity in Activity
+        for family in Family
+    }
+    for scenario in ("offline", "server"):
+        name = f"{Activity.INFERENCE}-{Family.LLM}-{scenario}"
+        named[name] = Workload(name, Activity.INFERENCE, Family.LLM)
+    return MappingProxyType(named)
+
+
+WORKLOADS: Final[Mapping[str, Workload]] = _all_workloads()
+"""By name. Serving under a latency bound and without one order GPUs alike: neither has a fit of its
+own."""
+
+_PRECISIONS: Final[Mapping[str, Precision]] = MappingProxyType(
+    {
+        **{str(precision): precision for precision in Precision},
+        "fp16": Precision.BF16,
+        "nvfp4": Precision.FP4,
+        # Unpacked to 16 bits before it is multiplied with.
+        "int4": Precision.BF16,
+    }
+)
+
+
+def parse_workload(name: str) -> Workload:
+    """The workload of a name.
+
+    Raises:
+        RequirementError: there is no such workload; the message lists them.
+    """
+    found = WORKLOADS.get(name)
+    if found is None:
+        raise RequirementError(
+            f"workload: '{name}' is none that GPUs are compared by; name one of "
+            + ", ".join(WORKLOADS)
+        )
+    return found
+
+
+def parse_precision(name: str) -> Precision:
+    """The format of a name.
+
+    Raises:
+        RequirementError: no GPU is known to compute in it; the message lists those that are.
+    """
+    found = _PRECISIONS.get(name)
+    if found is None:
+        raise RequirementError(
+            f"precision: '{name}' is no format that GPUs compute in; name one of "
+            + ", ".join(_PRECISIONS)
+        )
+    return found

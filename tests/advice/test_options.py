@@ -1,0 +1,228 @@
+"""What rules offer in place of a GPU, projected and priced."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cases import case, histogram, window
+from readings import HOUR, gpu, workload
+from rightsizer.advice.market import Market, MarketSettings
+from rightsizer.advice.rules import hidden_stall, idle, near_out_of_memory, overprovisioned
+from rightsizer.catalogue.price import OnDemand, Price
+from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.domain.finding import Action, Case, Finding, Option
+from rightsizer.domain.state import Condition, Resource, State, Tier
+from rightsizer.domain.window import Window
+from rightsizer.domain.workload import WorkloadClass
+
+SERVICE = workload("chat", WorkloadClass.SERVING)
+WEEKS = 14 * 24
+H100 = "H100-SXM5-80GB"
+
+
+def prices(**dollars: float) -> Prices:
+    """List prices that are certain, by boards whose hyphens are underscores here."""
+    usual = built_in_prices()
+    return Prices(
+        {
+            key.replace("_", "-"): Price(
+                key.replace("_", "-"),
+                on_demand=OnDemand(each * 0.9, each, each * 1.1),
+                dates=("2026-08",),
+                sources=("our contract",),
+            )
+            for key, each in dollars.items()
+        },
+        usual.on_premises,
+        usual.reserved_discounts,
+    )
+
+
+MARKET = Market(prices=prices(H100_SXM5_80GB=4.0, L40S=1.5, L4=0.5, H200_SXM_141GB=5.0))
+
+
+def used(busy: float = 0.5, **facts: Any) -> Window:
+    """Two weeks, active for a part of them, with all that profiling tells."""
+    hours = WEEKS * busy
+    demands: Mapping[Resource, Mapping[float, float]] = {
+        Resource.COMPUTE: {0.15: hours},
+        Resource.MEMORY: {0.15: WEEKS},
+        Resource.MEMORY_BANDWIDTH: {0.15: hours},
+        Resource.PCIE: {0.05: hours},
+        Resource.NVLINK: {0.0: hours},
+    }
+    usual = {
+        "compute_at_least": histogram({0.1: hours}),
+        "energy_joules": 200.0 * WEEKS * 3600,
+    }
+    states = {State.PRODUCTIVE: hours, State.IDLE_HELD: WEEKS - hours}
+    return window(states, demands, **usual | facts)
+
+
+def judged(found: Case, market: Market = MARKET) -> Finding:
+    """The verdict of the rule of GPUs that are too large."""
+    return overprovisioned.RULE.in_market(market).judge(found)
+
+
+def offered(finding: Finding, action: Action) -> list[Option]:
+    """The options that mean one thing."""
+    return [option for option in finding.options if option.action is action]
+
+
+def test_slices_tell_slowdown_use_and_price() -> None:
+    """The rest of the GPU saves something as soon as somebody takes it."""
+    option = offered(judged(case([used()], SERVICE)), Action.SHARE_MIG)[0]
+    assert option.target == "2g.20gb"
+    assert option.fits is True
+    assert option.time_ratio is not None
+    assert option.time_ratio_low is not None
+    assert option.time_ratio_high is not None
+    assert 1.0 < option.time_ratio_low < option.time_ratio < option.time_ratio_high
+    assert option.utilization["gpu_busy"] > 0.5
+    assert option.dollars_per_hour_low == pytest.approx(4.0 * 0.9 / 3)
+    assert option.savings is not None
+    assert option.savings.gpus_low == 0.0
+    assert option.savings.gpus_high == pytest.approx(2 / 3, abs=0.001)
+
+
+def test_smaller_boards_are_cheaper_and_hold_the_need() -> None:
+    """An L4 has too little of everything; an H200 is no smaller."""
+    options = offered(judged(case([used()], SERVICE)), Action.CHANGE_GPU_TYPE)
+    assert [option.target for option in options] == ["L40S"]
+    (option,) = options
+    assert option.savings is not None
+    assert option.savings.dollars_per_hour_low == pytest.approx(0.9 * 2.5)
+    assert option.savings.dollars_per_hour_high == pytest.approx(1.1 * 2.5)
+    assert option.savings.gpus_low == option.savings.gpus_high == 0.0
+    assert option.savings.price_source == "our contract"
+    assert option.savings.price_date == "2026-08"
+
+
+def test_slowdown_beyond_what_is_tolerated_is_no_offer() -> None:
+    """By the operator's setting; so are the boards that come into question."""
+    strict = replace(MARKET, settings=MarketSettings(tolerated_slowdown_ratio=1.1))
+    assert offered(judged(case([used()], SERVICE), strict), Action.CHANGE_GPU_TYPE) == []
+    named = replace(MARKET, settings=MarketSettings(boards=("L4",)))
+    assert offered(judged(case([used()], SERVICE), named), Action.CHANGE_GPU_TYPE) == []
+
+
+def test_without_prices_there_is_no_money() -> None:
+    """Boards of less power are offered, GPUs are counted, dollars are not."""
+    found = judged(case([used()], SERVICE), Market())
+    for option in found.options:
+        assert option.dollars_per_hour_low is None
+        assert option.savings is not None
+        assert option.savings.dollars_per_hour_high is None
+        assert option.savings.reason == "nobody states a price"
+    assert offered(found, Action.CHANGE_GPU_TYPE)
+
+
+def test_low_confidence_speaks_of_no_savings() -> None:
+    """A day says little of a week."""
+    hours = 24.0
+    short = replace(used(), states={State.PRODUCTIVE: round(hours * HOUR)})
+    found = judged(case([short], SERVICE))
+    assert found.is_complaint
+    assert found.confidence < 0.5
+    assert found.savings.gpus_high is None
+    assert "confidence" in found.savings.reason
+    assert all(option.savings == found.savings for option in found.options)
+
+
+def test_replicas_may_be_fewer() -> None:
+    """As many as hold the sum of needs and of busy time, with room for queues."""
+    found = judged(case([used(), used(), used(), used()], SERVICE))
+    assert found.action is Action.REDUCE_GPU_COUNT
+    (option,) = offered(found, Action.REDUCE_GPU_COUNT)
+    assert option.target == "3"
+    assert found.savings.gpus_low == found.savings.gpus_high == 1.0
+    assert found.savings.gpu_hours_per_month_low == 730.0
+    assert found.savings.kilowatt_hours_per_month_low == 0.0
+    assert found.savings.kilowatt_hours_per_month_high == pytest.approx(146.0)
+
+
+def test_gpus_that_talk_to_each_other_stay_together() -> None:
+    """Or that may: traffic that is not measured is not absent."""
+    silent = used()
+    unknown = replace(
+        silent,
+        demands={name: each for name, each in silent.demands.items() if name != Resource.NVLINK},
+    )
+    linked = replace(
+        silent, demands={**silent.demands, Resource.NVLINK: histogram({0.1: WEEKS / 2})}
+    )
+    for each in (unknown, linked):
+        assert offered(judged(case([each] * 4, SERVICE)), Action.REDUCE_GPU_COUNT) == []
+
+
+def test_a_twin_beside_it_tells_what_sharing_costs() -> None:
+    """Both fit, and hardly notice each other."""
+    (option,) = offered(judged(case([used()], SERVICE)), Action.SHARE_MPS)
+    assert option.fits is True
+    assert option.time_ratio == pytest.approx(1.0, abs=0.05)
+    assert option.savings is not None
+    assert option.savings.gpus_low == 0.0
+    assert option.savings.gpus_high == 0.5
+
+
+@pytest.mark.parametrize("tier", [Tier.POWER, Tier.BASIC])
+def test_what_telemetry_cannot_carry_is_not_projected(tier: Tier) -> None:
+    """Slices go by the need alone, other boards are not named."""
+    coarse = replace(used(), tiers={tier: WEEKS * HOUR})
+    found = judged(case([coarse], SERVICE))
+    assert {option.action for option in found.options} == {Action.SHARE_MIG}
+    assert all(option.time_ratio is None for option in found.options)
+
+
+@pytest.mark.parametrize("kind", [WorkloadClass.BATCH, WorkloadClass.UNKNOWN])
+def test_whoever_would_only_run_longer_is_offered_nothing(kind: WorkloadClass) -> None:
+    """Neither is whoever's class nobody knows."""
+    assert judged(case([used()], workload("job", kind))).options == ()
+
+
+def test_idle_time_is_saved_for_certain_and_the_rest_perhaps() -> None:
+    """GPUs, hours, energy, money."""
+    lazy = window({State.IDLE_HELD: 95.0, State.PRODUCTIVE: 5.0}, energy_joules=3.6e7)
+    found = idle.RULE.in_market(MARKET).judge(case([lazy, lazy], SERVICE))
+    savings = found.savings
+    assert (savings.gpus_low, savings.gpus_high) == (1.9, 2.0)
+    assert savings.dollars_per_hour_low == pytest.approx(1.9 * 4.0 * 0.9)
+    assert savings.dollars_per_hour_high == pytest.approx(2.0 * 4.0 * 1.1)
+    assert savings.kilowatt_hours_per_month_high == pytest.approx(2 * 0.1 * 730)
+    assert found.options[0].action is found.action is Action.SCALE_TO_ZERO
+
+
+def test_a_stall_may_cost_up_to_its_time() -> None:
+    """How much of it can be mended nobody knows."""
+    stalled = window({State.HIDDEN_STALL: 40.0, State.PRODUCTIVE: 60.0})
+    savings = hidden_stall.RULE.in_market(MARKET).judge(case([stalled], SERVICE)).savings
+    assert savings.gpus_low == 0.0
+    assert savings.gpus_high == pytest.approx(0.4)
+    assert savings.kilowatt_hours_per_month_high is None
+
+
+def test_full_memory_is_offered_more_of_it() -> None:
+    """Boards that are no slower; a batch job too, for it fails otherwise."""
+    full = replace(
+        used(),
+        demands={**used().demands, Resource.MEMORY: histogram({1.0: WEEKS})},
+        conditions={Condition.NEAR_OUT_OF_MEMORY: WEEKS * HOUR},
+    )
+    rule = near_out_of_memory.RULE.in_market(MARKET)
+    found = rule.judge(case([full], workload()))
+    assert found.options[0].target == "H200-SXM-141GB"
+    assert found.options[0].savings is not None
+    assert found.options[0].savings.dollars_per_hour_high == pytest.approx(-0.9)
+    assert found.savings.gpus_low is None
+    assert rule.judge(case([full], workload("x", WorkloadClass.UNKNOWN))).options == ()
+
+
+def test_boards_nobody_knows_have_no_price() -> None:
+    """And no savings in money, though the GPU counts."""
+    lazy = window({State.IDLE_HELD: 100.0})
+    found = idle.RULE.in_market(MARKET).judge(case([lazy], SERVICE, [gpu(board=None)]))
+    assert found.savings.gpus_low == 1.0
+    assert found.savings.dollars_per_hour_low is None

@@ -1,0 +1,78 @@
+"""`rightsizer compare`: flags, files, and what is wrong with them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightsizer.cli.main import main
+
+Captured = pytest.CaptureFixture[str]
+FLAGS = ("--workload", "inference-llm-offline", "--from", "L40S", "--to", "NVIDIA H200")
+
+
+def answer(captured: Captured, *arguments: str | Path) -> Any:
+    """What it answers in JSON."""
+    assert main(["compare", *map(str, arguments), "--json"]) == 0
+    return json.loads(captured.readouterr().out)
+
+
+def test_flags_ask_one_question(capsys: Captured) -> None:
+    """Boards are found by key and by NVML name, and told by key."""
+    found = answer(capsys, *FLAGS)
+    assert list(found) == ["workload", "from", "to", "ratio", "ratio_low", "ratio_high"]
+    assert (found["from"], found["to"]) == ("L40S", "H200-SXM-141GB")
+    assert 2.0 < found["ratio_low"] < found["ratio"] < found["ratio_high"]
+
+
+def test_a_list_gives_a_list_with_errors_in_place(capsys: Captured, tmp_path: Path) -> None:
+    """One item that fails does not spoil the others."""
+    file = tmp_path / "asked.json"
+    good = {"workload": "training-cnn", "from": "T4", "to": "A30", "precision": None}
+    bad = {"workload": "training-cnn", "from": "T4", "to": "A31"}
+    file.write_text(json.dumps([good, bad, good | {"precision": "fp8"}, {"to": "T4"}]))
+    first, second, third, fourth = answer(capsys, file)
+    assert first["ratio"] > 1.0
+    assert "to: board 'A31' is not in the catalogue" in second["error"]
+    assert third["workload"] == "training-cnn"
+    assert "workload: is required" in fourth["error"]
+
+
+def test_a_file_with_one_question_gives_one_answer(capsys: Captured, tmp_path: Path) -> None:
+    """In YAML, too; what is wrong with it is told with its place."""
+    file = tmp_path / "asked.yaml"
+    file.write_text("workload: inference-cnn\nfrom: T4\nto: L4\nprecision: int8\n")
+    assert answer(capsys, file)["ratio"] > 1.0
+    file.write_text("workload: inference-cnn\nfrom: T4\nto: L4\nprecision: int9\n")
+    assert main(["compare", str(file)]) == 1
+    assert "asked.yaml:4:1: precision: 'int9'" in capsys.readouterr().err
+    file.write_text("workload: inference-cnn\nfrom: T4\nto: L4\nprecise: int8\n")
+    assert main(["compare", str(file)]) == 1
+    assert "precise" in capsys.readouterr().err
+
+
+def test_people_get_a_line(capsys: Captured, tmp_path: Path) -> None:
+    """A sentence an answer, errors among them."""
+    assert main(["compare", *FLAGS]) == 0
+    assert "H200-SXM-141GB does" in capsys.readouterr().out
+    file = tmp_path / "asked.json"
+    file.write_text('[{"workload": "inference-cnn", "from": "T4", "to": "A31"}]')
+    assert main(["compare", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "--workload, --from, --to: is missing"),
+        (("--workload", "cooking", *FLAGS[2:]), "--workload: 'cooking'"),
+        ((*FLAGS[:4], "--to", "L44"), "did you mean L4"),
+        ((*FLAGS, "--precision", "fp17"), "--precision: 'fp17'"),
+        (("asked.yaml", *FLAGS), "the file asks already"),
+    ],
+)
+def test_wrong_flags_are_usage(capsys: Captured, arguments: tuple[str, ...], told: str) -> None:
+    """Exit code 2, and what to do about it."""
+    assert main(["compare", *arguments]) == 2
+    assert told in capsys.readouterr().err

@@ -1,0 +1,319 @@
+"""`rightsizer plan`: files in, plans out; what is wrong is told with its place."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from published_models import PUBLISHED
+from rightsizer.cli.main import main
+
+Captured = pytest.CaptureFixture[str]
+SHAPE: Final = {
+    "parameters": 8030261248,
+    "layers": 32,
+    "hidden": 4096,
+    "heads": 32,
+    "kv_heads": 8,
+    "ffn": 14336,
+    "vocab": 128256,
+}
+PROMISED: Final = (
+    "gpu count layout fits reasons memory memory_headroom_ratio concurrency tokens_per_second"
+    " tokens_per_second_low tokens_per_second_high ttft_ms tpot_ms cost_per_hour"
+    " cost_per_million_tokens training_hours rank"
+)
+PARTS: Final = (
+    "weights_bytes kv_cache_bytes activations_bytes gradients_bytes optimizer_bytes overhead_bytes"
+)
+
+
+def answer(path: Path, text: str, capsys: Captured, *more: str) -> Any:
+    """What a plan of a text is in JSON."""
+    path.write_text(text, encoding="utf-8")
+    assert main(["plan", str(path), "--json", *more]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(path: Path, text: str, capsys: Captured) -> str:
+    """What is told of a text that is no plan, without the command's and the file's name."""
+    path.write_text(text, encoding="utf-8")
+    status = main(["plan", str(path), "--json"])
+    out, err = capsys.readouterr()
+    assert (status, out) == (1, "")
+    return err.replace(f"rightsizer: {path}", "FILE").strip()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where the requirements are."""
+    return tmp_path / "plan.yaml"
+
+
+def test_a_plan_has_what_is_promised(file: Path, capsys: Captured) -> None:
+    """Memory adds up, intervals hold their figure, and the top has the memory of rank 1."""
+    plan = answer(file, json.dumps({"model": SHAPE, "gpus": ["L4", "H100-SXM5-80GB"]}), capsys)
+    first = plan["candidates"][0]
+
+    assert set(PROMISED.split()) <= set(first)
+    assert first["rank"] == 1
+    assert plan["memory"] == first["memory"]
+    total = sum(first["memory"][part] for part in PARTS.split())
+    assert first["memory"]["total_bytes"] == pytest.approx(total)
+    assert first["tokens_per_second_low"] <= first["tokens_per_second"]
+    assert first["tokens_per_second"] <= first["tokens_per_second_high"]
+    hourly, made = first["cost_per_hour"], first["tokens_per_second"]
+    assert first["cost_per_million_tokens"] == pytest.approx(hourly / (made * 3600) * 1e6)
+    assert plan["validation"][-1]["concurrency"] > first["concurrency"]
+
+
+def test_what_does_not_fit_is_predicted_all_the_same(file: Path, capsys: Captured) -> None:
+    """With its reason, and no failure of the command."""
+    asked = {
+        "model": {**SHAPE, "parameters": 70e9, "layers": 80, "hidden": 8192, "heads": 64},
+        "gpus": ["T4"],
+        "parallel": {"tensor": 1},
+        "load": {"concurrency": 4},
+    }
+    del asked["model"]["ffn"]  # type: ignore[attr-defined]
+    plan = answer(file, json.dumps(asked), capsys)
+    only = plan["candidates"][0]
+
+    assert (only["fits"], only["rank"], only["concurrency"]) == (False, None, 4)
+    assert only["tokens_per_second"] > 0
+    assert only["memory_headroom_ratio"] < 0
+    assert only["reasons"][0].startswith("memory: needs")
+    assert plan["nothing_fits"].startswith("nothing fits, because memory is too small")
+    assert plan["least"]["fits"]
+    assert plan["memory"] == only["memory"]
+
+
+def test_a_list_is_answered_in_its_order_and_goes_on_after_a_fault(
+    file: Path, capsys: Captured
+) -> None:
+    """The fault takes the place of its answer."""
+    asked = [
+        {"model": {**SHAPE, "name": "one"}, "gpus": ["L4"]},
+        {"model": {**SHAPE, "layers": 0}},
+        {"model": SHAPE, "gpus": ["H999"]},
+        {"model": SHAPE, "parallel": {"tensor": 3}},
+        17,
+        {"model": {**SHAPE, "name": "last"}, "gpus": ["L4"]},
+    ]
+    plans = answer(file, json.dumps(asked), capsys)
+
+    assert [plan.get("model") for plan in plans] == ["one", None, None, None, None, "last"]
+    assert all(list(plan) == ["error"] for plan in plans[1:5])
+    told = [plan["error"] for plan in plans[1:5]]
+    for fault, message in zip(
+        told,
+        (
+            "model.layers: 0 is not above 0",
+            "gpus: board 'H999' is not in the catalogue",
+            "parallel.tensor: 32 heads do not divide by 3",
+            "must be a mapping of keys to values (got 17)",
+        ),
+        strict=True,
+    ):
+        assert message in fault
+
+
+def test_documents_are_answered_like_a_list(file: Path, capsys: Captured) -> None:
+    """In one process."""
+    text = "model: {parameters: 1e9, name: a}\n---\nmodel: {parameters: 2.5e+9, name: b}\n"
+    plans = answer(file, text, capsys)
+
+    assert [plan["model"] for plan in plans] == ["a", "b"]
+    weights = [plan["memory"]["weights_bytes"] for plan in plans]
+    assert weights[1] / weights[0] == pytest.approx(2.5, rel=0.01)
+
+
+def test_json_may_be_indented_by_tabs(file: Path, capsys: Captured) -> None:
+    """Which YAML refuses."""
+    plan = answer(file, json.dumps({"model": SHAPE, "gpus": ["L4"]}, indent="\t"), capsys)
+
+    assert plan["candidates"][0]["gpu"] == "L4"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "FILE: is empty; give at least a model"),
+        ("task: inference\n", "FILE:1:1: model: is required"),
+        ("model: {parameters: 8e9}\ntsk: x\n", "FILE:2:1: tsk: unknown key; did you mean 'task'?"),
+        (
+            "model: {parameters: 8e9}\nload: {concurency: 3}\n",
+            "FILE:2:8: load.concurency: unknown key; did you mean 'concurrency'?",
+        ),
+        (
+            "model: {parameters: 8e9}\nprecision: {weights: fp7}\n",
+            "FILE:2:13: precision.weights: 'fp7' is not known; did you mean",
+        ),
+        ("model: {layers: 0, hidden: 64}\n", "FILE:1:9: model.layers: 0 is not above 0"),
+        (
+            "model: {layers: 2, hidden: 100, heads: 3, vocab: 10}\n",
+            "FILE:1:33: model.heads: a hidden width of 100 does not divide by 3 heads",
+        ),
+        ("model: {kind: rnn}\n", "FILE:1:9: model.kind: 'rnn' is not known; take one of"),
+        ("model: {kind: cnn, parameters: 1}\n", "FILE:1:1: model.forward_flops: is required"),
+        ("model: {parameters: eight}\n", "FILE:1:9: model.parameters: must be a number"),
+        (
+            "model: {parameters: 8e9, tied_embeddings: 1}\n",
+            "FILE:1:26: model.tied_embeddings: must",
+        ),
+        ("model: {config: nowhere}\n", "FILE:1:9: model.config: "),
+        (
+            "model: {parameters: 8e9}\nload: {tpot_ms: -1}\n",
+            "FILE:2:8: load.tpot_ms: -1 is not above 0",
+        ),
+        ("model: {parameters: 8e9}\nprices: {H999: 1}\n", "FILE:2:1: prices: board 'H999'"),
+        ("model: [\n", "FILE:2:1: "),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(
+    file: Path, text: str, message: str, capsys: Captured
+) -> None:
+    """And nothing is answered."""
+    assert refusal(file, text, capsys).startswith(message)
+
+
+def test_everything_wrong_with_single_keys_is_told_at_once(file: Path, capsys: Captured) -> None:
+    """A line each."""
+    text = "model: {layer: 1}\ntask: serve\nlora: {rank: x}\n"
+
+    assert len(refusal(file, text, capsys).splitlines()) == 3
+
+
+def test_a_configuration_is_found_beside_the_plan(file: Path, capsys: Captured) -> None:
+    """By its own path or its folder's; parameters may be put right."""
+    folder = file.parent / "model"
+    folder.mkdir()
+    config = PUBLISHED["Llama-3.1-8B"][0]
+    (folder / "config.json").write_text(json.dumps(config, indent="\t"), encoding="utf-8")
+    text = (
+        "- model: {config: model/config.json}\n  parallel: {tensor: 1}\n"
+        "- model: {config: model, parameters: 9e9}\n  parallel: {tensor: 1}\n"
+    )
+    first, second = answer(file, text, capsys)
+
+    assert first["memory"]["weights_bytes"] == pytest.approx(2 * 8030261248)
+    assert second["memory"]["weights_bytes"] == pytest.approx(18e9)
+
+
+def test_a_quantized_checkpoint_is_planned_as_it_is(file: Path, capsys: Captured) -> None:
+    """Unless the plan says otherwise."""
+    config = {**PUBLISHED["Llama-3.1-8B"][0], "quantization_config": {"quant_method": "fp8"}}
+    (file.parent / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    text = (
+        "- model: {config: config.json}\n  parallel: {tensor: 1}\n"
+        "- model: {config: .}\n  parallel: {tensor: 1}\n  precision: {weights: bf16}\n"
+    )
+    narrow, wide = answer(file, text, capsys)
+
+    assert narrow["memory"]["weights_bytes"] < 0.6 * wide["memory"]["weights_bytes"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "{kind: cnn, parameters: 25.6e6, forward_flops: 8.2e9}",
+        "{kind: vit, layers: 12, hidden: 768, heads: 12}",
+        "{kind: diffusion, parameters: 2.6e9}",
+        "{kind: recommender, embedding_rows: 1e7, embedding_width: 64, dense_parameters: 1e7}",
+    ],
+)
+@pytest.mark.parametrize("task", ["inference", "training"])
+def test_every_kind_of_model_has_a_plan(
+    file: Path, model: str, task: str, capsys: Captured
+) -> None:
+    """For people and for programs."""
+    plan = answer(file, f"model: {model}\ntask: {task}\n", capsys)
+
+    assert plan["candidates"][0]["fits"]
+    assert main(["plan", str(file)]) == 0
+    assert plan["candidates"][0]["gpu"] in capsys.readouterr().out
+
+
+def test_people_see_why_and_what_else(file: Path, capsys: Captured) -> None:
+    """Candidates, memory, reasons, alternatives, growth, and how to check it."""
+    file.write_text(
+        json.dumps(
+            {
+                "model": {**SHAPE, "name": "Llama"},
+                "gpus": ["T4", "L4", "H100-SXM5-80GB"],
+                "load": {"tokens_per_second": 500, "tpot_ms": 60},
+                "growth": {"per_month": 0.5, "months": 12},
+                "parallel": {"tensor": 1, "data": 1},
+            }
+        ),
+        encoding="utf-8",
+    )
+
+    assert main(["plan", str(file)]) == 0
+    text = capsys.readouterr().out
+    for part in (
+        "Llama, inference",
+        "1 x H100-SXM5-80GB",
+        "memory of each GPU of rank 1, GiB:",
+        "rejected:\n",
+        "1 x T4: memory: needs",
+        "weights in fp8:",
+        "month 12: load x129.75",
+        "before it is trusted,",
+    ):
+        assert part in text
+
+
+def test_your_own_prices_go_before_the_catalogues(file: Path, capsys: Captured) -> None:
+    """Those of the plan before those of a file, those of a file before what is packaged."""
+    own = file.with_name("prices.yaml")
+    own.write_text("boards: {L4: {on_demand: 3.5}, L40S: {on_demand: 4.5}}\n", encoding="utf-8")
+    text = "model: {parameters: 1e9}\ngpus: [L4, L40S]\nprices: {NVIDIA L40S: 9}\n"
+    plan = answer(file, text, capsys, "--prices", str(own))
+
+    costs = {each["gpu"]: each["cost_per_hour"] for each in plan["candidates"]}
+    assert costs == {"L4": 3.5, "L40S": 9.0}
+
+
+def recording(path: Path, gib: float) -> Path:
+    """A minute of an engine with 24 requests in flight on one GPU."""
+    header = (
+        "timestamp,device,gpu_busy,dram_active,memory_used_bytes,requests_running,"
+        "time_per_output_token_seconds,time_to_first_token_seconds\n"
+    )
+    lines = (
+        f"{1767571200 + second},GPU-0,0.97,0.2,{gib * 2**30:.0f},24,0.011,0.1\n"
+        for second in range(60)
+    )
+    path.write_text(header + "".join(lines), encoding="utf-8")
+    return path
+
+
+def test_a_recording_tells_where_the_prediction_was_off(file: Path, capsys: Captured) -> None:
+    """At the requests that were in flight, not at those that were planned."""
+    text = json.dumps({"model": SHAPE, "load": {"concurrency": 200}})
+    run = recording(file.with_name("run.csv"), gib=60.0)
+    more = ("--measured", str(run), "--board", "H100-SXM5-80GB")
+    measured = answer(file, text, capsys, *more)["measured"]
+    found = {each["what"]: each for each in measured["comparisons"]}
+
+    assert measured["candidate"]["concurrency"] == 24
+    assert measured["candidate"]["gpu"] == "H100-SXM5-80GB"
+    assert found["memory_bytes"]["as_predicted"] is False
+    assert found["memory_bytes"]["ratio"] > 2
+    assert found["tokens_per_second"]["measured"] == pytest.approx(24 / 0.011)
+    assert found["tokens_per_second"]["as_predicted"] is True
+    assert found["tpot_ms"]["measured"] == pytest.approx(11)
+    assert found["gpu_busy"]["predicted"] is None
+    assert main(["plan", str(file), *more]) == 0
+    assert "off by x" in capsys.readouterr().out
+
+
+def test_a_recording_is_of_one_requirement(file: Path, capsys: Captured) -> None:
+    """Of several nobody could tell which ran."""
+    file.write_text(json.dumps([{"model": SHAPE}]), encoding="utf-8")
+    run = recording(file.with_name("run.csv"), gib=20.0)
+
+    assert main(["plan", str(file), "--measured", str(run)]) == 2
+    assert "--measured: a recording is of one model" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""docs/planning.md tells every key that a plan takes and gives."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.runtime.plan_file import read_plan_file
+from rightsizer.runtime.plan_form import measured_form, plan_form
+from rightsizer.runtime.plan_measured import compare_measured
+from rightsizer.runtime.plan_model import CONFIG_KEYS, KINDS
+from rightsizer.runtime.plan_recording import read_devices
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.planner import Planner
+from rightsizer.sizing.requirement import (
+    Load,
+    Lora,
+    Optimizer,
+    Parallelism,
+    Precisions,
+    Recompute,
+    Requirement,
+    Task,
+    Training,
+)
+from rightsizer.telemetry.recorded.source import open_recording
+
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
+PROSE: Final = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+TOLD: Final = frozenset(
+    word for span in re.findall(r"`([^`]+)`", PROSE) for word in re.findall(r"[\w.-]+", span)
+)
+PLAN: Final = """\
+model: {parameters: 8e9}
+load: {tokens_per_second: 3000}
+growth: {per_month: 0.2, months: 6}
+gpus: [L40S, H100-SXM5-80GB]
+"""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Load, Lora, Parallelism, Precisions, Training, *KINDS.values()],
+    ids=lambda each: each.__name__,
+)
+def test_every_key_that_is_taken_is_told(kind: type) -> None:
+    """Of each part of a requirement."""
+    assert {each.name for each in dataclasses.fields(kind)} - TOLD == set()
+
+
+def test_every_part_and_every_word_that_is_taken_is_told() -> None:
+    """Keys at the top, and what is chosen from."""
+    top = {each.name for each in dataclasses.fields(Requirement)} | {*KINDS, *CONFIG_KEYS}
+    words = {str(each) for kind in (Task, NumberFormat, Recompute, Optimizer) for each in kind}
+
+    assert (top | words | {"per_month", "months"}) - TOLD == set()
+
+
+def test_every_key_that_is_given_is_told(tmp_path: Path) -> None:
+    """Of a plan with everything in it."""
+    file, run = tmp_path / "plan.yaml", tmp_path / "run.csv"
+    file.write_text(PLAN, encoding="utf-8")
+    run.write_text("timestamp,device,gpu_busy\n1,GPU-0,0.5\n2,GPU-0,0.5\n", encoding="utf-8")
+    planner = Planner(built_in(), built_in_prices())
+    requirement = read_plan_file(file).items[0].requirement
+    assert requirement is not None
+    plan = planner.plan(requirement)
+    devices = read_devices(open_recording([run], catalogue=built_in()))
+    measured = compare_measured(requirement, planner, plan.candidates[0], devices)
+    form = {**plan_form(plan), "measured": measured_form(measured)}
+
+    assert json.loads(json.dumps(form, allow_nan=False)) == form
+    assert form["growth"]
+    assert form["alternatives"]
+    assert set(keys(form)) - TOLD == set()
+
+
+def keys(form: Any) -> Iterator[str]:
+    """Of a form and of everything in it."""
+    if isinstance(form, dict):
+        yield from form
+    for part in form.values() if isinstance(form, dict) else form:
+        if isinstance(part, dict | list):
+            yield from keys(part)

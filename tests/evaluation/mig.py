@@ -1,0 +1,78 @@
+"""Throughput of MIG slices against MLPerf's, beside their plain shares."""
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from evaluation.options import Options
+from measured import quantile, table
+from rightsizer.catalogue.board import MigProfile
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.estimate import Interval
+from rightsizer.sizing.mig import slice_rate
+
+__all__ = ["FILE", "evaluate"]
+
+FILE: Final = "mig_truth.csv"
+_LEVEL: Final = 0.9
+Row = Mapping[str, str]
+_GROUPS: Final[Mapping[str, Callable[[Row], bool]]] = {
+    "one slice alone": lambda row: not _busy(row),
+    "one slice alone, Offline": lambda row: not _busy(row) and not _in_time(row),
+    "neighbors busy, Offline": lambda row: bool(_busy(row)) and not _in_time(row),
+    "neighbors busy, Server": lambda row: bool(_busy(row)) and _in_time(row),
+    "all": lambda _: True,
+}
+
+
+def evaluate(options: Options) -> Iterator[str]:
+    """Errors by what the neighbors do."""
+    if options.truth is None or not (options.truth / FILE).is_file():
+        yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
+        return
+    rows = _read(options.truth / FILE)
+    yield "Derived from MLCommons results; ratios are not verified by MLCommons.\n"
+    yield table(_lines(rows), ("slices", "rows", "ours", "p90", "SM share", "p90", "covered"))
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    for name, belongs in _GROUPS.items():
+        group = [row for row in rows if belongs(row)]
+        rates = [_rate(row) for row in group]
+        truths = [float(row["ratio_per_slice"]) for row in group]
+        ours = [abs(math.log(r.value / t)) for r, t in zip(rates, truths, strict=True)]
+        plain = [
+            abs(math.log(float(row["sm_share"]) / t)) for row, t in zip(group, truths, strict=True)
+        ]
+        covered = sum(r.low <= t <= r.high for r, t in zip(rates, truths, strict=True))
+        figures = [quantile(each, share) for each in (ours, plain) for share in (0.5, _LEVEL)]
+        spelled = [f"x{math.exp(figure):.3f}" for figure in figures]
+        yield (name, str(len(group)), *spelled, f"{covered / len(group):.0%}")
+
+
+def _rate(row: Row) -> Interval:
+    board = built_in().get(row["gpu_key"])
+    busy = _busy(row)
+    return slice_rate(
+        board, _profile(row), neighbors_busy_ratio=busy, is_latency_bound=_in_time(row)
+    )
+
+
+def _profile(row: Row) -> MigProfile:
+    profiles = built_in().get(row["gpu_key"]).mig_profiles
+    return next(each for each in profiles if each.name == row["profile"])
+
+
+def _busy(row: Row) -> float:
+    return 1.0 if "[hetero]" in row["workload"] or int(row["instances"]) > 1 else 0.0
+
+
+def _in_time(row: Row) -> bool:
+    return " Server" in row["workload"]
+
+
+def _read(file: Path) -> list[Row]:
+    with file.open(encoding="utf-8", newline="") as opened:
+        return list(csv.DictReader(opened))

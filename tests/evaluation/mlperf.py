@@ -1,0 +1,120 @@
+"""MLPerf results as cells: what several GPUs reached at one benchmark of one round.
+
+Ratios of per-accelerator figures are derived from MLCommons results and not verified by MLCommons.
+"""
+
+import csv
+import gzip
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from rightsizer.sizing.workload_family import Activity, Family, Workload, parse_workload
+
+__all__ = ["FILE", "Cell", "Pair", "pairs", "read_cells"]
+
+FILE: Final = "mlperf.csv.gz"
+_SCENARIOS: Final = {
+    Activity.INFERENCE: frozenset({"Offline", "Server"}),
+    Activity.TRAINING: frozenset({"train"}),
+}
+_FAMILIES: Final = {
+    "resnet50": Family.CNN,
+    "resnet": Family.CNN,
+    "retinanet": Family.DETECTION,
+    "bert": Family.TRANSFORMER_ENCODER,
+    "gptj": Family.LLM,
+    "llama2-70b": Family.LLM,
+    "llama2_70b_lora": Family.LLM,
+    "dlrm-v2": Family.RECOMMENDER,
+    "dlrm_dcnv2": Family.RECOMMENDER,
+}
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One round, benchmark, scenario and metric; training at one count of accelerators."""
+
+    round: str
+    benchmark: str
+    """Without the accuracy target."""
+    scenario: str
+    workload: Workload
+    logs: Mapping[str, float]
+    """Logarithms of throughput by GPU, medians over systems."""
+
+    def without(self, gpu: str) -> "Cell":
+        """The same where one GPU was never measured."""
+        logs = {key: log for key, log in self.logs.items() if key != gpu}
+        return Cell(self.round, self.benchmark, self.scenario, self.workload, logs)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two GPUs in one cell."""
+
+    cell: Cell
+    gpu: str
+    other: str
+
+    @property
+    def log_ratio(self) -> float:
+        """The throughput of the other over that of the first."""
+        return self.cell.logs[self.other] - self.cell.logs[self.gpu]
+
+
+def read_cells(file: Path, activity: Activity) -> tuple[Cell, ...]:
+    """The closed division's cells with two GPUs or more."""
+    values: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    with gzip.open(file, "rt", encoding="utf-8", newline="") as opened:
+        for row in csv.DictReader(opened):
+            if row["scenario"] not in _SCENARIOS[activity] or not _counts(row, activity):
+                continue
+            last = row["count"] if activity is Activity.TRAINING else row["metric"]
+            key = (row["round"], row["benchmark"], row["scenario"], last)
+            found = values.setdefault(key, {}).setdefault(row["gpu_key"], [])
+            found.append(_log_throughput(row, activity))
+    return tuple(
+        _cell(key, {gpu: median(logs) for gpu, logs in found.items()}, activity)
+        for key, found in sorted(values.items())
+        if len(found) > 1
+    )
+
+
+def pairs(cells: Iterable[Cell]) -> Iterator[Pair]:
+    """Every unordered pair of GPUs of every cell."""
+    for cell in cells:
+        gpus = sorted(cell.logs)
+        for at, gpu in enumerate(gpus):
+            yield from (Pair(cell, gpu, other) for other in gpus[at + 1 :])
+
+
+def _counts(row: Row, activity: Activity) -> bool:
+    if not row["gpu_key"] or row["division"] != "closed" or _plain(row["benchmark"]) is None:
+        return False
+    if activity is Activity.TRAINING:
+        return row["metric"] == "time_to_train_min"
+    return bool(row["per_accelerator"])
+
+
+def _log_throughput(row: Row, activity: Activity) -> float:
+    if activity is Activity.TRAINING:
+        return -math.log(float(row["value"]))
+    return math.log(float(row["per_accelerator"]))
+
+
+def _cell(key: tuple[str, ...], logs: Mapping[str, float], activity: Activity) -> Cell:
+    benchmark = _plain(key[1])
+    assert benchmark is not None, key
+    workload = parse_workload(f"{activity}-{_FAMILIES[benchmark]}")
+    return Cell(key[0], benchmark, key[2], workload, logs)
+
+
+def _plain(benchmark: str) -> str | None:
+    """The benchmark without its accuracy target; `None` for one that is not compared."""
+    plain = benchmark.removesuffix("-99").removesuffix("-99.9")
+    return plain if plain in _FAMILIES else None

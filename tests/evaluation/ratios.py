@@ -1,0 +1,152 @@
+"""Throughput ratios of GPUs against MLPerf, beside the plain ratios of datasheet figures.
+
+Run as a program with the folder of the truth, it prints `catalogue/ratios.yaml` as fitted there.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from evaluation.mlperf import FILE, Cell, Pair, pairs, read_cells
+from evaluation.options import Options
+from evaluation.ratio_errors import Judged, left_out
+from evaluation.ratio_fit import fit_cells
+from measured import quantile, table
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.ratio_table import built_in_ratios
+from rightsizer.edge.yaml import dump_yaml
+from rightsizer.sizing.workload_family import Activity
+
+__all__ = ["HEADER", "evaluate", "fitted_errors", "packaged_form"]
+
+HEADER: Final = """\
+# What throughput goes by, beyond datasheets. Fitted on results of the closed division (`make eval`
+# prints the errors; tests/evaluation/ratios.py prints this file).
+#
+#   exponents         of a board's figures; other_vendor is a logarithm, llm the capacity for a
+#                     large language model
+#   family_exponents  what a family's differ by
+#   boards            logarithms of what a board does beyond its figures, in all and in families
+#   errors            logarithms of the factor that 90 % of pairs are within, left out of the fit
+"""
+_SOURCE: Final = (
+    "derived from MLCommons results of MLPerf inference v0.7 to v5.1 and training v2.1 to v5.1, "
+    "closed division; ratios are not verified by MLCommons"
+)
+_LEVEL: Final = 0.9
+_DIGITS: Final = 4
+Figure = Callable[[Board], float]
+
+
+def _peak(board: Board) -> float:
+    return board.peak(Precision.BF16) or 1.0
+
+
+_BASELINES: Final[Mapping[str, Figure]] = {
+    "ratio 1": lambda _: 1.0,
+    "16-bit peak": _peak,
+    "bandwidth": lambda board: board.memory_bandwidth_bytes_per_second,
+    "power limit": lambda board: board.power_limit_watts,
+    "root of peak and bandwidth": lambda board: math.sqrt(
+        _peak(board) * board.memory_bandwidth_bytes_per_second
+    ),
+    "cube root with power": lambda board: (
+        (_peak(board) * board.memory_bandwidth_bytes_per_second * board.power_limit_watts)
+        ** (1 / 3)
+    ),
+}
+
+
+def evaluate(options: Options) -> Iterator[str]:
+    """Errors with a GPU, a benchmark or a round left out of the fit, and what intervals cover."""
+    if options.truth is None or not (options.truth / FILE).is_file():
+        yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
+        return
+    yield "Derived from MLCommons results; ratios are not verified by MLCommons.\n"
+    for activity in Activity:
+        cells = read_cells(options.truth / FILE, activity)
+        judged = list(left_out(cells, activity))
+        rows = [*_baselines(cells), *_fitted(judged)]
+        headings = (f"{activity}", "pairs", "median", "p90", "90 % intervals cover")
+        yield table(rows, headings)
+        yield ""
+
+
+def fitted_errors(judged: Sequence[Judged]) -> dict[str, float]:
+    """Of each kind of pair, the logarithm that 90 % of errors are within."""
+    kinds = sorted({each.kind for each in judged})
+    errors = {
+        kind: quantile((abs(each.log_error) for each in judged if each.kind == kind), _LEVEL)
+        for kind in kinds
+    }
+    for near in ("same", "across"):
+        # Nobody knows less of a board for having measured it.
+        unmeasured = f"{near} unmeasured"
+        errors[unmeasured] = max(errors[unmeasured], errors[f"{near} other family"])
+    return errors
+
+
+def packaged_form(file: Path) -> dict[str, Any]:
+    """The packaged file as fitted on a file of results."""
+    activities = {}
+    for activity in Activity:
+        cells = read_cells(file, activity)
+        fit = fit_cells(cells, activity)
+        activities[str(activity)] = {
+            "exponents": _rounded(fit.exponents),
+            "family_exponents": {
+                family: _rounded(values) for family, values in fit.family_exponents.items()
+            },
+            "boards": {key: _rounded(fit.boards[key]) for key in sorted(fit.boards)},
+            "errors": _rounded(fitted_errors(list(left_out(cells, activity)))),
+        }
+    return {"source": _SOURCE, "activities": activities}
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    rounded = {name: round(value, _DIGITS) for name, value in values.items()}
+    return {name: value for name, value in rounded.items() if value}
+
+
+def _fitted(judged: Sequence[Judged]) -> Iterator[tuple[str, ...]]:
+    packaged = built_in_ratios()
+    for way in ("GPU", "benchmark", "round"):
+        group = [each for each in judged if each.left_out == way]
+        covered = [
+            abs(each.log_error) <= packaged.fits[each.pair.cell.workload.activity].errors[each.kind]
+            for each in group
+        ]
+        name = f"**ours, {way} left out**"
+        yield _row(name, [each.log_error for each in group], sum(covered) / len(covered))
+
+
+def _baselines(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
+    for name, figure in _BASELINES.items():
+        yield _row(name, [pair.log_ratio - _log(pair, figure) for pair in pairs(cells)])
+
+
+def _log(pair: Pair, figure: Figure) -> float:
+    boards = built_in()
+    return math.log(figure(boards.get(pair.other)) / figure(boards.get(pair.gpu)))
+
+
+def _row(name: str, errors: Sequence[float], covered: float | None = None) -> tuple[str, ...]:
+    sizes = [abs(error) for error in errors]
+    middle, tail = quantile(sizes, 0.5), quantile(sizes, _LEVEL)
+    return (
+        name,
+        str(len(sizes)),
+        f"x{math.exp(middle):.3f}",
+        f"x{math.exp(tail):.3f}",
+        "" if covered is None else f"{covered:.1%}",
+    )
+
+
+if __name__ == "__main__":
+    print(HEADER + dump_yaml(packaged_form(Path(sys.argv[1]) / FILE)), end="")

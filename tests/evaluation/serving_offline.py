@@ -1,0 +1,93 @@
+"""Serving predictions against MLPerf's llama2-70b Offline: other GPUs, engines, large batches.
+
+No constant but the time a request adds is read off these rows. Ratios for one accelerator are
+derived from results of systems; they are not verified by MLCommons.
+"""
+
+import csv
+import gzip
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.precision import Precision
+from rightsizer.sizing.best_concurrency import search_concurrency
+from rightsizer.sizing.memory import available_bytes
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.requirement import Load, Parallelism, Precisions, Requirement
+from rightsizer.sizing.serving import Server
+from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.serving_settings import ServingSettings
+
+__all__ = ["OFFLINE_FILE", "Offline", "distance", "offline_rows", "predicted"]
+
+OFFLINE_FILE: Final = "mlperf.csv.gz"
+_MODEL: Final = Transformer(
+    layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=32000, name="Llama-2-70B"
+)
+_LOAD: Final = Load(294.0, 294.0)
+"""Mean tokens of the benchmark's prompts and answers (OpenOrca; MLPerf inference rules)."""
+_REQUESTS: Final = 2048
+_GROUPS: Final = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """What one accelerator of a kind reached in one round, the median over systems."""
+
+    board: Board
+    round: str
+    tokens_per_second: float
+
+
+def offline_rows(path: Path) -> list[Offline]:
+    """Of boards that are in the catalogue."""
+    found: dict[tuple[str, str], list[float]] = {}
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        for values in csv.DictReader(file):
+            if _is_offline(values):
+                cell = (values["gpu_key"], values["round"])
+                found.setdefault(cell, []).append(float(values["per_accelerator"]))
+    boards = built_in().boards
+    return [
+        Offline(boards[key], which, median(each)) for (key, which), each in sorted(found.items())
+    ]
+
+
+def predicted(board: Board, settings: ServingSettings) -> float:
+    """Tokens a second of one GPU, in the layout that is best for it and fp4 or fp8; 0 for none."""
+    return max(_rates(board, replace(settings, requests_maximum=_REQUESTS)))
+
+
+def distance(rows: list[Offline], settings: ServingSettings) -> float:
+    """The median of |ln(predicted / measured)|."""
+    return median(
+        abs(math.log(predicted(row.board, settings) / row.tokens_per_second)) for row in rows
+    )
+
+
+def _rates(board: Board, settings: ServingSettings) -> Iterator[float]:
+    has_fp4 = board.peak(Precision.FP4) is not None
+    weights = NumberFormat.NVFP4 if has_fp4 else NumberFormat.FP8
+    requirement = Requirement(_MODEL, precision=Precisions(weights, NumberFormat.FP8), load=_LOAD)
+    room = available_bytes(requirement, board.memory_bytes)
+    for gpus in _GROUPS:
+        memory = serving_memory(requirement, Parallelism(tensor=gpus))
+        best = search_concurrency(Server.of(memory, board, room, settings))
+        yield best.serving.tokens_per_second.value / gpus if best.serving else 0.0
+
+
+def _is_offline(values: dict[str, str]) -> bool:
+    return (
+        values["benchmark"].startswith("llama2-70b-99")
+        and (values["scenario"], values["division"]) == ("Offline", "closed")
+        and "token" in values["metric"].lower()
+        and bool(values["per_accelerator"])
+        and values["gpu_key"] in built_in().boards
+    )

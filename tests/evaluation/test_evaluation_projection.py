@@ -1,0 +1,33 @@
+"""The evaluation of projections says what it checked, with and without the truth."""
+
+from pathlib import Path
+
+from evaluation.options import Options
+from evaluation.projection import FILE, evaluate
+
+HEADER = "gpu_key,profile,instances,workload,ratio_per_slice,sm_share\n"
+
+
+def test_there_and_back_needs_no_truth() -> None:
+    """It is told that the slices are left out."""
+    told = "\n".join(evaluate(Options(truth=None)))
+    assert "there and back" in told
+    assert "Slices skipped" in told
+
+
+def test_slices_are_compared_with_what_was_measured(tmp_path: Path) -> None:
+    """A slice that is as fast as predicted errs by nothing, one half as fast by two."""
+    rows = "".join(
+        f"A30,1g.6gb,1,MLPerf v1.1 {name} Offline,{ratio},0.25\n"
+        for name, ratio in (("bert-99", 0.2625), ("rnnt", 0.13125), ("dlrm", 0.2625))
+    )
+    (tmp_path / FILE).write_text(HEADER + rows, encoding="utf-8")
+    told = "\n".join(evaluate(Options(truth=tmp_path)))
+    own = next(line for line in told.splitlines() if line.startswith("| own, alone "))
+    assert [cell.strip() for cell in own.split("|")[2:6]] == [
+        "3",
+        "x1.000",
+        "x2.000",
+        "67% in the interval",
+    ]
+    assert "the median is 1.050" in told

@@ -1,0 +1,87 @@
+"""The fit of throughput ratios, and what its evaluation prints."""
+
+import gzip
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+
+from evaluation import mig, ratios, training_truth
+from evaluation.mlperf import FILE, Cell, pairs, read_cells
+from evaluation.options import Options
+from evaluation.ratio_errors import error_of
+from evaluation.ratio_fit import fit_cells
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.ratio_features import board_features
+from rightsizer.sizing.workload_family import Activity, parse_workload
+
+GPUS = ("T4", "A10", "A30", "A100-SXM4-80GB", "H100-SXM5-80GB", "L4", "L40S", "B200")
+WORKLOAD = parse_workload("inference-cnn")
+HEAD = (
+    "round,division,submitter,system,accelerator,gpu_key,count,benchmark,scenario,metric,value,"
+    "per_accelerator,weight_dtype,source"
+)
+
+
+def planted(name: str, own: dict[str, float]) -> Cell:
+    """Throughput that goes by bandwidth alone, but for what a board does on its own."""
+    logs = {
+        gpu: board_features(built_in().get(gpu), WORKLOAD)["bandwidth"] + own.get(gpu, 0.0)
+        for gpu in GPUS
+    }
+    return Cell(name, "resnet50", "Offline", WORKLOAD, logs)
+
+
+def test_more_cells_move_the_fit_to_what_was_planted() -> None:
+    """A priori exponents give way to what is measured, the more the more there is of it."""
+    few, many = (
+        fit_cells([planted(str(each), {}) for each in range(count)], Activity.INFERENCE)
+        for count in (2, 40)
+    )
+    pair = next(pairs([planted("other", {})]))
+    assert abs(error_of(pair, many)) < abs(error_of(pair, few))
+    assert many.exponents["bandwidth"] > few.exponents["bandwidth"] > 0.29
+
+
+def test_a_boards_own_way_takes_more_than_one_cell() -> None:
+    """One submission that is half as fast again hardly counts; forty do."""
+    one, all_cells = (
+        fit_cells(
+            [planted(str(at), {"L4": 0.4} if at < often else {}) for at in range(40)],
+            Activity.INFERENCE,
+        ).beyond("L4", "cnn")
+        for often in (1, 40)
+    )
+    assert all_cells > one + 0.15
+
+
+def test_cells_are_medians_of_one_benchmark(tmp_path: Path) -> None:
+    """By GPU, over systems; open results, other scenarios and unknown GPUs are left out."""
+    rows = [
+        ("closed", "T4", "Offline", "100"),
+        ("closed", "T4", "Offline", "400"),
+        ("closed", "L4", "Offline", "300"),
+        ("open", "L4", "Offline", "9000"),
+        ("closed", "", "Offline", "9000"),
+        ("closed", "L4", "SingleStream", "9000"),
+    ]
+    lines = [
+        f"v1,{division},s,y,a,{gpu},1,resnet50,{scenario},samples/s,{value},{value},int8,u"
+        for division, gpu, scenario, value in rows
+    ]
+    file = tmp_path / FILE
+    file.write_bytes(gzip.compress("\n".join([HEAD, *lines]).encode()))
+    (cell,) = read_cells(file, Activity.INFERENCE)
+    assert cell.workload.name == "inference-cnn"
+    assert cell.logs["T4"] == pytest.approx(math.log(200))
+    (pair,) = pairs([cell])
+    assert abs(pair.log_ratio) == pytest.approx(math.log(1.5))
+    assert read_cells(file, Activity.TRAINING) == ()
+
+
+def test_without_the_truth_evaluations_say_so(tmp_path: Path) -> None:
+    """And print nothing else."""
+    for module, folder in itertools.product((mig, ratios, training_truth), (None, tmp_path)):
+        (line,) = module.evaluate(Options(truth=folder))
+        assert line.startswith("Skipped: ")

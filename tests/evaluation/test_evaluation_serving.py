@@ -1,0 +1,115 @@
+"""The evaluation of serving predictions, over a small truth of its own."""
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evaluation.options import Options
+from evaluation.serving import closed_form_ms, evaluate, is_computed_in_full
+from evaluation.serving_fit import Constants, Linear, fit
+from evaluation.serving_offline import OFFLINE_FILE, offline_rows, predicted
+from evaluation.serving_truth import FILE, Row, read_rows
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.serving_settings import ServingSettings
+
+HEADER = (
+    "model_path,system,precision,mode,isl,osl,batch_size,tp_size,pp_size,silicon_ttft_ms,"
+    "silicon_tpot_ms"
+)
+ROWS = (
+    "Qwen/Qwen3-32B,h100_sxm,,agg,1024,1024,8,2,1,154,15.9",
+    "Qwen/Qwen3-32B,h100_sxm,,agg,1024,1024,128,4,1,413,25.6",
+    "meta-llama/Llama-3.1-70B,h100_sxm,fp8,agg,1024,1024,64,8,1,185,15.5",
+    "nvidia/Llama-3.1-8B-Instruct-FP8,h200_sxm,fp8,agg,2000,100,64,1,1,122,9.74",
+    "Qwen/Qwen3-32B,h100_sxm,fp8,disagg,4000,1000,,,,367,8.7",
+    "somebody/else,h100_sxm,fp8,agg,4000,1000,1,1,1,367,8.7",
+)
+
+
+@pytest.fixture
+def truth(tmp_path: Path) -> Path:
+    """A folder with six rows, four of which can be judged."""
+    (tmp_path / FILE).write_text("\n".join((HEADER, *ROWS)), "utf-8")
+    return tmp_path
+
+
+def test_rows_tell_their_formats(truth: Path) -> None:
+    """What is not stated is 16 bits; other modes and unknown models are left out."""
+    rows = list(read_rows(truth / FILE))
+
+    assert [row.requirement.precision.weights for row in rows] == [
+        NumberFormat.BF16,
+        NumberFormat.BF16,
+        NumberFormat.FP8,
+        NumberFormat.FP8,
+    ]
+
+
+def test_prompts_beyond_the_matrix_units_are_noticed(truth: Path) -> None:
+    """2,000 tokens of 64 requests in 1.1 s are more than an H200 computes."""
+    found = [is_computed_in_full(row) for row in read_rows(truth / FILE)]
+
+    assert found == [True, True, True, False]
+
+
+def test_the_fit_finds_what_rows_were_made_of(truth: Path) -> None:
+    """With times between tokens as the model predicts them, its constants come out again."""
+    rows = [Linear.of(row) for row in read_rows(truth / FILE)]
+    made = [
+        Linear(
+            row=_measured(each, each.rest_ms + 21 * each.layer_ms + 57 * each.request_ms),
+            rest_ms=each.rest_ms,
+            layer_ms=each.layer_ms,
+            request_ms=each.request_ms,
+        )
+        for each in rows
+    ]
+
+    assert fit(made) == Constants(layer=21, request=57)
+
+
+def test_the_reference_form_is_reproduced(truth: Path) -> None:
+    """Of the first row, reckoned by hand: 65.5 GB of weights and caches, 64 layers, 8 prompts."""
+    first = next(iter(read_rows(truth / FILE)))
+
+    assert closed_form_ms(first) == pytest.approx(16.9, rel=0.03)
+
+
+def test_errors_are_told_by_group_and_left_out(truth: Path) -> None:
+    """With the constants in use."""
+    text = "\n".join(evaluate(Options(truth=truth)))
+
+    assert "| computed in full                         | 3 " in text
+    assert "by GPU" in text
+    assert f"In use: {Constants.of_product().layer}, {Constants.of_product().request} us" in text
+    assert "time to the first token" in text
+
+
+def test_offline_rows_are_the_median_over_systems(tmp_path: Path) -> None:
+    """Of the closed division's tokens a second; other scenarios and boards are left out."""
+    path = tmp_path / OFFLINE_FILE
+    common = "closed,llama2-70b-99,tokens/s"
+    rows = (
+        "round,division,benchmark,metric,scenario,gpu_key,per_accelerator",
+        f"v5.1,{common},Offline,B200,12000",
+        f"v5.1,{common},Offline,B200,14000",
+        f"v5.1,{common},Server,B200,1",
+        f"v5.1,{common},Offline,,1",
+    )
+    path.write_bytes(gzip.compress("\n".join(rows).encode()))
+    [row] = offline_rows(path)
+
+    assert (row.board.key, row.tokens_per_second) == ("B200", 13000)
+    assert 4000 < predicted(row.board, ServingSettings()) < 13000
+
+
+@pytest.mark.parametrize("folder", [None, Path("/nonexistent")])
+def test_without_the_truth_it_is_skipped(folder: Path | None) -> None:
+    """And says which file is missing."""
+    assert f"`{FILE}`" in "".join(evaluate(Options(truth=folder)))
+
+
+def _measured(linear: Linear, tpot_ms: float) -> Row:
+    return replace(linear.row, tpot_ms=tpot_ms)

@@ -1,0 +1,75 @@
+"""What it costs that GPUs tell each other their parts."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.collective import all_reduce_seconds, send_seconds
+
+BOARDS = built_in().boards
+H100, B200, L40S = BOARDS["H100-SXM5-80GB"], BOARDS["B200"], BOARDS["L40S"]
+
+
+def test_a_gpu_alone_sums_nothing() -> None:
+    """Not even the latency of a sum."""
+    assert all_reduce_seconds(H100, 1, 1e9) == 0.0
+
+
+def test_a_sum_is_a_latency_and_the_bytes_over_the_bus() -> None:
+    """The bus bandwidth counts 2 (n - 1) / n of the bytes, as the NCCL tests do."""
+    assert all_reduce_seconds(H100, 4, 1e9) == pytest.approx(9.6e-6 + 1.5e9 / 349.8e9)
+
+
+def test_small_sums_over_newer_links_take_no_longer() -> None:
+    """Engines have kernels of their own for them, whatever NCCL takes."""
+    assert all_reduce_seconds(B200, 8, 0.0) == all_reduce_seconds(H100, 8, 0.0)
+    assert all_reduce_seconds(L40S, 8, 0.0) == pytest.approx(23.2e-6)
+
+
+def test_sums_over_pcie_collapse() -> None:
+    """Eight boards without NVLink are slower together than two of them."""
+    payload = 8192 * 8192 * 2.0
+
+    assert all_reduce_seconds(L40S, 8, payload) > 10 * all_reduce_seconds(L40S, 2, payload)
+
+
+def test_a_group_between_those_measured_counts_as_the_next_larger() -> None:
+    """Six GPUs take the bandwidth and the latency of eight."""
+    six = all_reduce_seconds(H100, 6, 1e9)
+
+    assert six == pytest.approx(15.75e-6 + 2 * 5 / 6 * 1e9 / 445e9)
+
+
+def test_a_larger_group_takes_more_steps() -> None:
+    """Sixteen take twice the latency of eight, over the same bus."""
+    assert all_reduce_seconds(H100, 16, 0.0) == pytest.approx(2 * 15.75e-6)
+
+
+def test_a_board_that_nobody_has_measured_sums_over_pcie() -> None:
+    """An operator's board may have no figures at all."""
+    unknown = replace(L40S, all_reduce={})
+
+    assert all_reduce_seconds(unknown, 2, 1e9) == pytest.approx(
+        2e-5 + 1e9 / (0.6 * unknown.pcie_bytes_per_second)
+    )
+
+
+def test_stages_hand_on_over_the_best_way_there_is() -> None:
+    """NVLink where there is some, else PCIe."""
+    assert send_seconds(H100, 1e9) == pytest.approx(1e-5 + 1e9 / (0.85 * 450e9))
+    assert send_seconds(L40S, 1e9) == pytest.approx(
+        1e-5 + 1e9 / (0.85 * L40S.pcie_bytes_per_second)
+    )
+
+
+@given(st.sampled_from(sorted(BOARDS)), st.integers(2, 16), st.floats(0, 1e9), st.floats(1, 1e9))
+def test_more_bytes_never_take_less(key: str, gpus: int, payload: float, more: float) -> None:
+    """Whatever the board and the group."""
+    board = BOARDS[key]
+
+    assert all_reduce_seconds(board, gpus, payload + more) >= all_reduce_seconds(
+        board, gpus, payload
+    )

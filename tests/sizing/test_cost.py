@@ -1,0 +1,128 @@
+"""What hours and work cost, rented and owned, with energy and carbon."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.price import OnDemand, Price, Purchase
+from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.sizing.carbon import carbon_kilograms
+from rightsizer.sizing.cost import (
+    break_even_hours,
+    dollars_per_image,
+    dollars_per_million_tokens,
+    dollars_per_training,
+    per_hour,
+)
+from rightsizer.sizing.energy_cost import board_watts, kilowatt_hours
+from rightsizer.sizing.estimate import Interval
+from rightsizer.sizing.hourly_cost import Billing, HourlyCost, hourly_costs, owned
+
+H100 = built_in().boards["H100-SXM5-80GB"]
+POSITIVE = st.floats(0.01, 1e4)
+
+
+def stated(**facts: object) -> Prices:
+    """Prices of the H100 alone, on the usual terms."""
+    price = Price(H100.key, dates=("2026-08",), sources=("our contract",), **facts)  # type: ignore[arg-type]
+    usual = built_in_prices()
+    return Prices({H100.key: price}, usual.on_premises, usual.reserved_discounts)
+
+
+def cloud(dollars: float) -> HourlyCost:
+    """A price that is certain."""
+    return HourlyCost(Billing.ON_DEMAND, Interval(dollars, dollars, dollars), "us", "2026")
+
+
+def test_every_price_tells_where_and_when_it_is_from() -> None:
+    """And the interval is that of the clouds."""
+    costs = hourly_costs(H100, stated(on_demand=OnDemand(2.0, 3.0, 8.0), spot_dollars_per_hour=1.0))
+    assert [cost.billing for cost in costs] == [
+        Billing.ON_DEMAND,
+        Billing.RESERVED_1_YEAR,
+        Billing.RESERVED_3_YEARS,
+        Billing.SPOT,
+    ]
+    assert costs[0].dollars_per_hour == Interval(3.0, 2.0, 8.0)
+    assert costs[0].source == "our contract"
+    assert costs[0].date == "2026-08"
+    assert [cost.is_assumed for cost in costs] == [False, True, True, False]
+
+
+def test_what_nobody_prices_has_no_cost() -> None:
+    """Missing is not free."""
+    assert hourly_costs(built_in().boards["L4"], stated()) == ()
+    assert hourly_costs(H100, stated()) == ()
+    assert owned(H100, stated()) is None
+
+
+def test_owning_writes_off_the_server_and_pays_its_power() -> None:
+    """Price, uplift, years, power, people: over the hours that somebody uses it."""
+    found = owned(H100, stated(purchases=(Purchase(30_000.0, "2026-08", "quote"),)))
+    terms = built_in_prices().on_premises
+    assert found is not None
+    capital = 30_000.0 * (1 + terms.server_uplift_ratio.value)
+    assert found.capital_dollars.value == pytest.approx(capital)
+    power = 0.7 * terms.node_power_factor.value * terms.pue_ratio.value
+    running = power * terms.dollars_per_kilowatt_hour.value
+    running += capital * terms.operation_ratio_per_year.value / 8760
+    assert found.running_dollars_per_hour.value == pytest.approx(running)
+    hourly = (capital / (terms.years.value * 8760) + running) / terms.utilization_ratio.value
+    assert found.dollars_per_used_hour.value == pytest.approx(hourly)
+    assert found.source.startswith("quote")
+
+
+def test_owning_pays_after_the_capital_is_saved() -> None:
+    """And never where the cloud is cheaper than power and people alone."""
+    found = owned(H100, stated(purchases=(Purchase(30_000.0, "2026-08", "quote"),)))
+    assert found is not None
+    hours = break_even_hours(cloud(3.0), found)
+    assert hours is not None
+    saved = 3.0 - found.running_dollars_per_hour.value
+    assert hours.value == pytest.approx(found.capital_dollars.value / saved)
+    assert hours.low < hours.value < hours.high
+    assert break_even_hours(cloud(0.1), found) is None
+    cheap = break_even_hours(cloud(found.running_dollars_per_hour.value + 0.01), found)
+    assert cheap is not None
+    assert math.isinf(cheap.high)
+
+
+def test_work_costs_hours_over_what_is_done_in_them() -> None:
+    """A million tokens, an image, a run; half the use doubles the price."""
+    hour, rate = Interval(3.6, 3.6, 3.6), Interval(1000.0, 1000.0, 1000.0)
+    assert dollars_per_million_tokens(hour, rate).value == pytest.approx(1.0)
+    assert dollars_per_million_tokens(hour, rate, 0.5).value == pytest.approx(2.0)
+    assert dollars_per_image(hour, Interval(1.0, 1.0, 1.0)).value == pytest.approx(0.001)
+    assert dollars_per_training(hour, Interval(10.0, 8.0, 12.0)).value == pytest.approx(36.0)
+    assert per_hour(cloud(2.0), gpus=4, share_ratio=0.5).value == 4.0
+
+
+@given(POSITIVE, st.floats(1.0, 3.0), POSITIVE, st.floats(1.0, 3.0))
+def test_errors_add_in_squares(dollars: float, one: float, rate: float, other: float) -> None:
+    """No wider than both ends at once, no narrower than either."""
+    found = dollars_per_million_tokens(Interval.around(dollars, one), Interval.around(rate, other))
+    spread = found.high / found.value
+    assert max(one, other) * 0.999 <= spread <= one * other * 1.001
+    assert found.low <= found.value <= found.high
+
+
+def test_energy_is_counted_at_the_gpu_or_at_the_meter() -> None:
+    """A node and its building take more."""
+    watts = Interval(700.0, 600.0, 700.0)
+    assert kilowatt_hours(watts, 10.0).value == pytest.approx(7.0)
+    terms = built_in_prices().on_premises
+    meter = kilowatt_hours(watts, 10.0, terms).value
+    assert meter == pytest.approx(7.0 * terms.node_power_factor.value * terms.pue_ratio.value)
+    assert board_watts(H100, 1.0) == 700.0
+    assert board_watts(H100, 0.0) == pytest.approx(105.0)
+
+
+def test_carbon_needs_an_intensity() -> None:
+    """Which nobody guesses."""
+    energy = Interval(100.0, 90.0, 110.0)
+    assert carbon_kilograms(energy, None) is None
+    assert carbon_kilograms(energy, 380.0) == Interval(38.0, 34.2, 41.8)

@@ -1,0 +1,139 @@
+"""What holds of every plan."""
+
+from dataclasses import replace
+from typing import Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue, built_in
+from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.sizing.planner import Planner
+from rightsizer.sizing.requirement import Load, Parallelism, Requirement, Task, Training
+from rightsizer.sizing.shape import TransformerDescription, complete
+
+PLANNER: Final = Planner(built_in(), built_in_prices())
+GPUS: Final = ("L4", "L40S", "A100-SXM4-80GB", "H100-SXM5-80GB", "B200")
+GROWN: Final = st.sampled_from(("layers", "context", "batch"))
+LAYERS: Final = st.integers(4, 60)
+
+
+def requirement_of(layers: int, context: int, batch: int, task: Task) -> Requirement:
+    """A model of so many layers at work."""
+    model = complete(
+        TransformerDescription(layers=layers, hidden=2048, heads=16, kv_heads=8, vocab=32000)
+    )
+    return Requirement(
+        model,
+        task,
+        load=Load(input_tokens=context, concurrency=batch),
+        training=Training(micro_batch=batch, sequence=context),
+        parallel=Parallelism(),
+        gpus=("H100-SXM5-80GB",),
+    )
+
+
+def larger_board(board: Board, factor: float) -> Board:
+    """Better in every respect."""
+    return replace(
+        board,
+        key="BETTER",
+        names=(),
+        other_names=(),
+        memory_bytes=board.memory_bytes * factor,
+        memory_bandwidth_bytes_per_second=board.memory_bandwidth_bytes_per_second * factor,
+        power_limit_watts=board.power_limit_watts * factor,
+        nvlink_bytes_per_second=board.nvlink_bytes_per_second * factor,
+        peak_per_second={form: peak * factor for form, peak in board.peak_per_second.items()},
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    layers=LAYERS,
+    context=st.integers(16, 8192),
+    batch=st.integers(1, 64),
+    task=st.sampled_from([Task.INFERENCE, Task.TRAINING]),
+    grown=GROWN,
+)
+def test_more_of_anything_never_needs_less_memory(
+    layers: int, context: int, batch: int, task: Task, grown: str
+) -> None:
+    """Layers, and with them parameters; context; batch."""
+    factors = {each: 2 if each == grown else 1 for each in ("layers", "context", "batch")}
+    before = PLANNER.plan(requirement_of(layers, context, batch, task))
+    after = PLANNER.plan(
+        requirement_of(
+            layers * factors["layers"],
+            context * factors["context"],
+            batch * factors["batch"],
+            task,
+        )
+    )
+
+    assert after.memory.total_bytes >= before.memory.total_bytes
+    assert after.candidates[0].memory_headroom_ratio <= before.candidates[0].memory_headroom_ratio
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    gpu=st.sampled_from(GPUS),
+    factor=st.floats(1.0, 3.0),
+    layers=LAYERS,
+    concurrency=st.none() | st.integers(1, 200),
+    tensor=st.sampled_from([1, 2, 4]),
+)
+def test_a_gpu_better_in_every_respect_is_not_slower_and_not_behind_at_the_same_price(
+    gpu: str, factor: float, layers: int, concurrency: int | None, tensor: int
+) -> None:
+    """In the same layout."""
+    board = built_in().boards[gpu]
+    better = larger_board(board, factor)
+    planner = replace(PLANNER, catalogue=Catalogue({gpu: board, better.key: better}))
+    model = complete(
+        TransformerDescription(layers=layers, hidden=2048, heads=16, kv_heads=8, vocab=32000)
+    )
+    plan = planner.plan(
+        Requirement(
+            model,
+            load=Load(concurrency=concurrency),
+            parallel=Parallelism(tensor=tensor),
+            prices={gpu: 1.0, better.key: 1.0},
+        )
+    )
+    by_gpu = {each.gpu: each for each in plan.candidates}
+    rates = [by_gpu[key].rate.tokens_per_second for key in (gpu, better.key)]
+
+    assert rates[0] is not None
+    assert rates[1] is not None
+    assert rates[1].value >= rates[0].value * (1 - 1e-9)
+    assert by_gpu[better.key].fits or not by_gpu[gpu].fits
+    if by_gpu[gpu].fits and factor > 1.01:
+        assert (by_gpu[better.key].work_dollars or 0) <= (by_gpu[gpu].work_dollars or 0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    layers=st.integers(8, 80),
+    asked=st.none() | st.floats(10, 50_000),
+    tpot_ms=st.none() | st.floats(5, 200),
+)
+def test_the_order_is_that_of_the_cost_of_work(
+    layers: int, asked: float | None, tpot_ms: float | None
+) -> None:
+    """And every candidate that fits keeps what was asked for."""
+    model = complete(
+        TransformerDescription(layers=layers, hidden=4096, heads=32, kv_heads=8, vocab=32000)
+    )
+    load = Load(tokens_per_second=asked, tpot_ms=tpot_ms)
+    found = [each for each in PLANNER.plan(Requirement(model, load=load)).candidates if each.fits]
+    costs = [each.work_dollars for each in found if each.work_dollars is not None]
+
+    assert costs == sorted(costs)
+    for each in found:
+        assert each.rate.tokens_per_second is not None
+        assert each.rate.tpot_ms is not None
+        assert each.memory_headroom_ratio >= 0.1 - 1e-9
+        assert asked is None or each.rate.tokens_per_second.value >= asked * (1 - 1e-6)
+        assert tpot_ms is None or each.rate.tpot_ms.value <= tpot_ms

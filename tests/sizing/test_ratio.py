@@ -1,0 +1,132 @@
+"""Throughput ratios of GPUs without a profile."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.ratio_table import RatioFit, built_in_ratios
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.llm_capacity import llm_tokens_per_second
+from rightsizer.sizing.ratio import error_kind, is_no_worse, throughput_ratio
+from rightsizer.sizing.workload_family import (
+    WORKLOADS,
+    Activity,
+    Family,
+    Workload,
+    parse_precision,
+    parse_workload,
+)
+
+BOARDS = st.sampled_from(sorted(built_in().boards)).map(built_in().get)
+NAMES = st.sampled_from(sorted(WORKLOADS)).map(parse_workload)
+TABLE = built_in_ratios()
+
+
+@given(NAMES, BOARDS)
+def test_a_board_is_as_fast_as_itself(workload: Workload, board: Board) -> None:
+    """The ratio of a board to itself is 1, and certain."""
+    ratio = throughput_ratio(workload, board, board, TABLE)
+    assert (ratio.low, ratio.value, ratio.high) == (1.0, 1.0, 1.0)
+
+
+@given(NAMES, BOARDS, BOARDS)
+def test_turned_around_the_ratio_is_inverse(workload: Workload, board: Board, other: Board) -> None:
+    """B over A and A over B multiply to 1, and so do the ends of their intervals."""
+    there = throughput_ratio(workload, board, other, TABLE)
+    back = throughput_ratio(workload, other, board, TABLE)
+    assert there.value * back.value == pytest.approx(1.0)
+    assert there.low * back.high == pytest.approx(1.0)
+    assert there.low <= there.value <= there.high
+
+
+def test_a_board_that_is_no_worse_is_never_slower() -> None:
+    """Whatever was measured: of all pairs of the catalogue at every workload."""
+    boards = built_in().boards.values()
+    better = [(a, b) for a, b in itertools.permutations(boards, 2) if is_no_worse(b, a)]
+    assert len(better) > 100
+    for workload in WORKLOADS.values():
+        assert all(throughput_ratio(workload, a, b, TABLE).value >= 1.0 for a, b in better)
+
+
+@given(NAMES, BOARDS, st.floats(1.0, 8.0))
+def test_more_of_everything_is_not_slower(workload: Workload, board: Board, factor: float) -> None:
+    """A made-up board with larger figures is at least as fast."""
+    larger = replace(
+        board,
+        key="LARGER",
+        memory_bytes=board.memory_bytes * factor,
+        memory_bandwidth_bytes_per_second=board.memory_bandwidth_bytes_per_second * factor,
+        peak_per_second={name: peak * factor for name, peak in board.peak_per_second.items()},
+    )
+    assert throughput_ratio(workload, board, larger, TABLE).value >= 1.0
+
+
+def test_boards_short_of_memory_fall_behind_at_language_models() -> None:
+    """An L40S has three quarters of an A100's int8 peak, yet no room for requests."""
+    boards = built_in()
+    formats = (Precision.FP8, Precision.BF16)
+    short = boards.get("L40S")
+    roomy = replace(short, memory_bytes=4 * short.memory_bytes)
+    assert llm_tokens_per_second(roomy, formats) > 1.5 * llm_tokens_per_second(short, formats)
+
+
+def test_a_format_that_only_one_board_has_widens_the_gap() -> None:
+    """In fp8, which an A100 unpacks to 16 bits, an H100 leads by more than in 16 bits."""
+    workload = parse_workload("training-llm")
+    a100, h100 = (built_in().get(key) for key in ("A100-SXM4-80GB", "H100-SXM5-80GB"))
+    in_fp8 = throughput_ratio(workload, a100, h100, TABLE, Precision.FP8)
+    in_bf16 = throughput_ratio(workload, a100, h100, TABLE, Precision.BF16)
+    assert in_fp8.value > in_bf16.value > 1.5
+
+
+def test_what_nobody_measured_is_less_certain() -> None:
+    """A board outside the table, or a family outside it, has no narrower interval."""
+    workload = parse_workload("inference-cnn")
+    a100, h100 = (built_in().get(key) for key in ("A100-SXM4-80GB", "H100-SXM5-80GB"))
+    unknown = replace(h100, key="LAB-1")
+    fit = TABLE.fits[Activity.INFERENCE]
+    assert error_kind(fit, workload, a100, h100) == "across measured"
+    assert error_kind(fit, parse_workload("inference-speech"), a100, h100) == "across other family"
+    assert error_kind(fit, workload, a100, unknown) == "across unmeasured"
+    assert error_kind(fit, workload, a100, replace(a100, key="LAB-2")) == "same unmeasured"
+
+
+def test_every_kind_of_pair_has_an_error() -> None:
+    """No pair of the catalogue is without an interval of its own."""
+    boards = built_in().boards.values()
+    for workload in WORKLOADS.values():
+        fit = TABLE.fits[workload.activity]
+        kinds = {error_kind(fit, workload, a, b) for a, b in itertools.combinations(boards, 2)}
+        assert kinds <= fit.errors.keys()
+        assert all(0.05 < fit.errors[kind] < math.log(4.0) for kind in kinds)
+
+
+def test_a_fit_adds_what_is_known_of_family_and_board() -> None:
+    """Exponents and boards' own ways are sums of the common part and the family's."""
+    fit = RatioFit({"power": 0.3}, {"cnn": {"power": 0.1}}, {"T4": {"all": 0.2, "cnn": -0.3}})
+    assert fit.exponent("power", Family.CNN) == pytest.approx(0.4)
+    assert fit.exponent("power", Family.LLM) == 0.3
+    assert fit.beyond("T4", Family.CNN) == pytest.approx(-0.1)
+    assert fit.beyond("L4", Family.CNN) == 0.0
+
+
+def test_more_of_a_figure_never_slows() -> None:
+    """No exponent of the packaged table is negative, in any family."""
+    for fit in TABLE.fits.values():
+        for figure, family in itertools.product(fit.exponents, Family):
+            assert figure == "other_vendor" or fit.exponent(figure, family) >= 0.0
+
+
+def test_unknown_names_are_refused_with_those_known() -> None:
+    """A workload or a format that does not exist."""
+    with pytest.raises(RequirementError, match=r"'inference-poetry'.*inference-cnn"):
+        parse_workload("inference-poetry")
+    with pytest.raises(RequirementError, match=r"'fp17'.*bf16"):
+        parse_precision("fp17")

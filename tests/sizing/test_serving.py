@@ -1,0 +1,235 @@
+"""How fast a language model serves, against measurements and arithmetic by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.best_concurrency import Limit, best_concurrency
+from rightsizer.sizing.memory import available_bytes
+from rightsizer.sizing.models import ConvolutionalNetwork, Transformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.pass_cost import Bound
+from rightsizer.sizing.requirement import Load, Parallelism, Precisions, Requirement
+from rightsizer.sizing.serving import serve
+
+BOARDS = built_in().boards
+H100, A100, L40S, T4 = (BOARDS[key] for key in ("H100-SXM5-80GB", "A100-SXM4-80GB", "L40S", "T4"))
+LLAMA_8B = Transformer(
+    layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256, name="Llama-3.1-8B"
+)
+LLAMA_70B = replace(LLAMA_8B, layers=80, hidden=8192, heads=64, ffn=28672)
+MIXTRAL = replace(LLAMA_8B, vocab=32000, experts=8, experts_per_token=2)
+BERT = Transformer(
+    layers=24,
+    hidden=1024,
+    heads=16,
+    vocab=30522,
+    ffn=4096,
+    gated_ffn=False,
+    tied_embeddings=True,
+    cached_layers=0,
+)
+SINGLE = Parallelism()
+
+
+def asked(
+    model: Transformer, weights: NumberFormat = NumberFormat.BF16, **load: float
+) -> Requirement:
+    """A requirement of a model in a format."""
+    return Requirement(model, precision=Precisions(weights), load=Load(**load))
+
+
+def test_one_request_reads_the_weights_for_each_token() -> None:
+    """All but the embedding in 16 bits at 74 % of 2.04 TB/s, and 32 layers of 38 us."""
+    served = serve(asked(LLAMA_8B), A100, SINGLE, 1)
+
+    reading = 2 * (8.03e9 - 128256 * 4096) / (0.74 * A100.memory_bandwidth_bytes_per_second)
+    assert served.tpot_ms.value == pytest.approx(1e3 * (reading + 32 * 38e-6), rel=0.02)
+    assert served.bound is Bound.BANDWIDTH
+
+
+def test_a_measured_server_is_met() -> None:
+    """Llama-3.1-70B in fp8 on four H100, 1024 tokens in and out, 16 requests (vLLM): 13.2 ms."""
+    requirement = Requirement(
+        LLAMA_70B,
+        precision=Precisions(NumberFormat.FP8, NumberFormat.BF16),
+        load=Load(1024, 1024),
+    )
+    served = serve(requirement, H100, Parallelism(tensor=4), 16)
+
+    assert served.tpot_ms.value == pytest.approx(13.2, rel=0.05)
+    assert served.tpot_ms.low < 13.2 < served.tpot_ms.high
+    assert served.ttft_ms.low < 121 < served.ttft_ms.high
+
+
+def test_prompts_of_others_take_their_turns() -> None:
+    """Short answers are dearer a token: more prompts pass for each."""
+    short = serve(asked(LLAMA_8B, input_tokens=2048.0, output_tokens=64.0), H100, SINGLE, 32)
+    long = serve(asked(LLAMA_8B, input_tokens=2048.0, output_tokens=1024.0), H100, SINGLE, 32)
+
+    assert short.tpot_ms.value > 1.5 * long.tpot_ms.value
+    assert short.bound is Bound.COMPUTE
+
+
+def test_a_full_cache_makes_requests_wait() -> None:
+    """Those that do not fit lengthen the first token, not the next ones."""
+    requirement = asked(LLAMA_8B, input_tokens=4096.0, output_tokens=1024.0)
+    fitting, waiting = (serve(requirement, L40S, SINGLE, count) for count in (30, 300))
+
+    assert fitting.running == 30
+    assert waiting.running < 60
+    assert waiting.tpot_ms.value < 1.5 * fitting.tpot_ms.value
+    assert waiting.ttft_ms.value > 20 * fitting.ttft_ms.value
+
+
+def test_a_model_that_does_not_fit_is_predicted_one_request_at_a_time() -> None:
+    """Slow, but not nothing: 16 GB of weights on a T4."""
+    served = serve(asked(LLAMA_8B), T4, SINGLE, 8)
+
+    assert served.running == 1
+    assert served.tpot_ms.value == serve(asked(LLAMA_8B), T4, SINGLE, 1).tpot_ms.value
+
+
+def test_a_few_requests_read_few_experts() -> None:
+    """Two of eight for one token; with many requests all of them are read."""
+    room = replace(A100, memory_bytes=4e11)
+    alone, many = (serve(asked(MIXTRAL, output_tokens=4096.0), room, SINGLE, n) for n in (1, 32))
+
+    assert alone.tpot_ms.value < 0.35 * many.tpot_ms.value
+
+
+def test_tensor_parallelism_over_pcie_collapses() -> None:
+    """Eight L40S serve more slowly than two; eight H100 do not."""
+    requirement = asked(LLAMA_70B, NumberFormat.FP8)
+    two, eight = (serve(requirement, L40S, Parallelism(tensor=n), 16) for n in (2, 8))
+    linked = [serve(requirement, H100, Parallelism(tensor=n), 16) for n in (2, 8)]
+
+    assert eight.tpot_ms.value > 2 * two.tpot_ms.value
+    assert eight.bound is Bound.COMMUNICATION
+    assert linked[1].tpot_ms.value < linked[0].tpot_ms.value
+
+
+def test_replicas_share_the_requests() -> None:
+    """Two replicas with 32 requests are two servers with 16."""
+    requirement = asked(LLAMA_8B)
+    one, two = (
+        serve(requirement, H100, SINGLE, 16),
+        serve(requirement, H100, Parallelism(data=2), 32),
+    )
+
+    assert two.tpot_ms == one.tpot_ms
+    assert two.tokens_per_second.value == pytest.approx(2 * one.tokens_per_second.value)
+
+
+def test_a_board_without_fp8_units_saves_reads_alone() -> None:
+    """An A100 computes prompts of an fp8 model in 16 bits, an H100 does not."""
+    load = {"input_tokens": 8192.0, "output_tokens": 16.0}
+    plain, small = (
+        serve(asked(LLAMA_8B, each, **load), A100, SINGLE, 1)
+        for each in (
+            NumberFormat.BF16,
+            NumberFormat.FP8,
+        )
+    )
+    fast = [
+        serve(asked(LLAMA_8B, each, **load), H100, SINGLE, 1).ttft_ms.value
+        for each in (NumberFormat.BF16, NumberFormat.FP8)
+    ]
+
+    assert small.tpot_ms.value < 0.7 * plain.tpot_ms.value
+    assert small.ttft_ms.value > 0.95 * plain.ttft_ms.value
+    assert fast[1] < 0.85 * fast[0]
+
+
+def test_a_format_that_is_unpacked_whole_is_slower_than_16_bits() -> None:
+    """Bitsandbytes writes a copy in 16 bits and reads it again; AWQ does not."""
+    plain, nf4, int4 = (
+        serve(asked(LLAMA_8B, each), L40S, SINGLE, 1).tpot_ms.value
+        for each in (NumberFormat.BF16, NumberFormat.NF4, NumberFormat.INT4)
+    )
+
+    assert int4 < 0.5 * plain < plain < nf4
+
+
+def test_a_sliding_window_bounds_what_is_read() -> None:
+    """A context of 32,768 tokens reads 4,096 of them."""
+    load = {"input_tokens": 32768.0, "output_tokens": 1024.0}
+    whole = serve(asked(LLAMA_8B, **load), H100, SINGLE, 8)
+    windowed = serve(asked(replace(LLAMA_8B, sliding_window=4096), **load), H100, SINGLE, 8)
+
+    assert windowed.tpot_ms.value < 0.8 * whole.tpot_ms.value
+    assert windowed.ttft_ms.value < whole.ttft_ms.value
+
+
+def test_an_encoder_has_no_second_token() -> None:
+    """Each request is one pass, and input tokens are what counts."""
+    requirement = asked(BERT, input_tokens=512.0)
+    one, many = (serve(requirement, L40S, SINGLE, count) for count in (1, 64))
+
+    assert many.tpot_ms.value == 0.0
+    assert many.tokens_per_second.value == pytest.approx(64 * 512 / (many.ttft_ms.value / 1e3))
+    assert many.tokens_per_second.value > one.tokens_per_second.value
+
+
+def test_stages_of_an_encoder_work_on_different_requests() -> None:
+    """Two of them pass two batches of half the size at a time, and a single request no faster."""
+    requirement = asked(BERT, input_tokens=512.0)
+    one, two = (serve(requirement, L40S, Parallelism(pipeline=n), 64) for n in (1, 2))
+    alone = [serve(requirement, L40S, Parallelism(pipeline=n), 1) for n in (1, 2)]
+
+    assert two.tokens_per_second.value > 1.5 * one.tokens_per_second.value
+    assert alone[1].tokens_per_second.value <= alone[0].tokens_per_second.value
+
+
+def test_a_network_of_images_serves_no_tokens() -> None:
+    """And the error says what to do instead."""
+    with pytest.raises(RequirementError, match=r"model\.kind: only a transformer"):
+        serve(Requirement(ConvolutionalNetwork(2.5e7, 8.2e9)), H100, SINGLE, 1)
+
+
+def test_latencies_bound_the_best_concurrency() -> None:
+    """One more request would break what bounds it."""
+    requirement = asked(LLAMA_8B, input_tokens=1024.0, output_tokens=256.0, tpot_ms=15.0)
+    best = best_concurrency(requirement, H100, SINGLE, available_bytes(requirement, 8.5e10))
+
+    assert best.limit is Limit.TPOT
+    assert best.serving is not None
+    assert best.serving.tpot_ms.value <= 15.0
+    assert serve(requirement, H100, SINGLE, best.requests + 1).tpot_ms.value > 15.0
+
+
+def test_a_first_token_may_bound_it_too() -> None:
+    """Prompts queue for the matrix units."""
+    requirement = asked(LLAMA_8B, input_tokens=8192.0, output_tokens=256.0, ttft_ms=600.0)
+    best = best_concurrency(requirement, H100, SINGLE, available_bytes(requirement, 8.5e10))
+
+    assert best.limit is Limit.TTFT
+    assert best.requests >= 1
+
+
+def test_without_latencies_memory_or_the_engine_bounds_it() -> None:
+    """Offline, each request adds to the throughput."""
+    requirement = asked(LLAMA_8B)
+    small, large = (best_concurrency(requirement, H100, SINGLE, room) for room in (2.5e10, 1.5e11))
+
+    assert (small.limit, large.limit) == (Limit.MEMORY, Limit.ENGINE)
+    assert 0 < small.requests < large.requests == 256
+
+
+def test_a_model_that_does_not_fit_has_no_best_concurrency() -> None:
+    """And says that memory is why."""
+    best = best_concurrency(asked(LLAMA_70B), T4, SINGLE, 1.4e10)
+
+    assert (best.requests, best.serving, best.limit) == (0, None, Limit.MEMORY)
+
+
+@pytest.mark.parametrize(("target", "reaches"), [(None, None), (1e3, True), (1e6, False)])
+def test_whether_a_throughput_is_reached_is_told(
+    target: float | None, *, reaches: bool | None
+) -> None:
+    """So that whoever plans adds replicas."""
+    requirement = replace(asked(LLAMA_8B), load=Load(tokens_per_second=target))
+
+    assert best_concurrency(requirement, H100, SINGLE, 7e10).reaches_target is reaches

@@ -1,0 +1,167 @@
+"""How fast models train."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.precision import Precision
+from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, Recommender, Transformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.ratio import is_no_worse
+from rightsizer.sizing.requirement import (
+    Parallelism,
+    Precisions,
+    Recompute,
+    Requirement,
+    Task,
+    Training,
+)
+from rightsizer.sizing.training import TrainingRate, train
+
+SMALL = Transformer(32, 4096, 32, 50368, gated_ffn=False, tied_embeddings=True)
+A100 = built_in().get("A100-SXM4-80GB")
+EIGHT = Parallelism(data=8)
+SHARDED = Training(micro_batch=6, global_batch=96, zero_stage=3)
+
+
+def rate(
+    training: Training = SHARDED,
+    layout: Parallelism = EIGHT,
+    board: str = A100.key,
+    task: Task = Task.TRAINING,
+    model: Transformer = SMALL,
+    **formats: NumberFormat,
+) -> TrainingRate:
+    """Of the small model, unless told otherwise."""
+    requirement = Requirement(model, task, Precisions(**formats), training=training)
+    return train(requirement, built_in().get(board), layout)
+
+
+def test_a_published_run_is_met() -> None:
+    """MPT-7B on 8 A100: 4641 tokens per second and GPU (llm-foundry)."""
+    found = rate().tokens_per_second_per_gpu
+    assert found.low < 4641 < found.high
+    assert found.value == pytest.approx(4641, rel=0.1)
+
+
+def test_figures_agree_with_each_other() -> None:
+    """All GPUs do eight times what one does; the hours are those of the tokens."""
+    found = rate(replace(SHARDED, tokens=3.6e9))
+    assert found.tokens_per_second.value == pytest.approx(8 * found.tokens_per_second_per_gpu.value)
+    assert found.hours is not None
+    assert found.hours.value * found.tokens_per_second.value == pytest.approx(1e6)
+    made = found.tokens_per_second.value * found.step_seconds.value
+    assert made == pytest.approx(96 * 2048)
+    assert rate().hours is None
+
+
+def test_utilization_counts_model_flops_alone() -> None:
+    """Recomputing slows a run and does not raise its utilization."""
+    plain, again = rate(), rate(replace(SHARDED, recompute=Recompute.FULL))
+    assert again.mfu_ratio < plain.mfu_ratio < 0.75
+    selective = rate(replace(SHARDED, recompute=Recompute.SELECTIVE))
+    assert again.mfu_ratio < selective.mfu_ratio < plain.mfu_ratio
+
+
+@given(st.integers(9, 15).map(lambda power: 2**power))
+def test_longer_sequences_are_slower(sequence: int) -> None:
+    """Attention grows with the sequence: fewer tokens at equal tokens a micro batch."""
+    tokens = 2**16
+    short = rate(Training(tokens // sequence, sequence=sequence, zero_stage=3))
+    longer = rate(Training(tokens // sequence // 2, sequence=2 * sequence, zero_stage=3))
+    assert longer.tokens_per_second.value < short.tokens_per_second.value
+
+
+@given(st.integers(1, 63))
+def test_larger_micro_batches_are_not_slower(micro_batch: int) -> None:
+    """They spread what is paid once over more tokens."""
+    less = rate(Training(micro_batch, zero_stage=3))
+    more = rate(Training(micro_batch + 1, zero_stage=3))
+    assert more.tokens_per_second.value >= less.tokens_per_second.value
+
+
+def reaches_more(board: Board, other: Board) -> bool:
+    """Whether neither a datasheet's figure nor what is reached of it is less."""
+    formats = (Precision.BF16, Precision.FP8)
+    return (
+        is_no_worse(board, other)
+        and board.link_bytes_per_second >= other.link_bytes_per_second
+        and board.pcie_bytes_per_second >= other.pcie_bytes_per_second
+        and (board.linked_gpu_count or 1) >= (other.linked_gpu_count or 1)
+        and board.achievable_bandwidth_ratio >= other.achievable_bandwidth_ratio
+        and all((board.achieved(f) or 0.0) >= (other.achieved(f) or 0.0) for f in formats)
+    )
+
+
+def test_a_better_board_is_never_slower() -> None:
+    """Of all pairs of the catalogue, one GPU and eight, in 16 bits and 8."""
+    boards = built_in().boards.values()
+    better = [(a, b) for a, b in itertools.permutations(boards, 2) if reaches_more(b, a)]
+    assert better
+    for layout, form in itertools.product(
+        (Parallelism(), EIGHT), (NumberFormat.BF16, NumberFormat.FP8)
+    ):
+        for slow, fast in better:
+            before = rate(layout=layout, board=slow.key, activations=form)
+            after = rate(layout=layout, board=fast.key, activations=form)
+            assert after.tokens_per_second.value >= before.tokens_per_second.value, (slow, fast)
+
+
+def test_splitting_costs_what_gpus_tell_each_other() -> None:
+    """Tensor parallel over PCIe does less than over NVLink; a pipeline has a bubble."""
+    linked = rate(layout=Parallelism(tensor=8), board="A100-SXM4-80GB")
+    on_bus = rate(layout=Parallelism(tensor=8), board="A100-PCIE-80GB")
+    assert on_bus.tokens_per_second.value < 0.5 * linked.tokens_per_second.value
+    few = rate(Training(1, global_batch=8), Parallelism(pipeline=4))
+    many = rate(Training(1, global_batch=64), Parallelism(pipeline=4))
+    assert few.tokens_per_second.value < 0.9 * many.tokens_per_second.value
+
+
+def test_adapters_train_faster_and_unpacking_costs() -> None:
+    """Frozen weights have no gradient; 4-bit ones are unpacked first."""
+    whole, adapted, unpacked = (
+        rate(task=task).tokens_per_second.value
+        for task in (Task.TRAINING, Task.FINETUNE_LORA, Task.FINETUNE_QLORA)
+    )
+    assert whole < adapted
+    assert unpacked < adapted
+
+
+def test_experts_reach_less() -> None:
+    """A mixture of experts trains slower than a dense model of as many active parameters."""
+    mixed = replace(SMALL, gated_ffn=True, ffn=14336, experts=8, experts_per_token=2)
+    dense = replace(SMALL, gated_ffn=True, ffn=2 * 14336)
+    slow, fast = rate(model=mixed), rate(model=dense)
+    assert slow.mfu_ratio < fast.mfu_ratio
+
+
+def test_a_window_spares_attention() -> None:
+    """Tokens that look back a little are faster at long sequences."""
+    training = Training(1, sequence=32768, zero_stage=3)
+    whole = rate(training)
+    windowed = rate(training, model=replace(SMALL, sliding_window=1024))
+    assert windowed.tokens_per_second.value > 1.3 * whole.tokens_per_second.value
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ConvolutionalNetwork(25.6e6, 8.2e9),
+        Diffusion(2.6e9, forward_flops=6e12),
+        Recommender(1e8, 128, 1e7),
+    ],
+)
+def test_other_models_train_too(model: ConvolutionalNetwork | Diffusion | Recommender) -> None:
+    """Images and samples each second, more of them on a faster board and on more GPUs."""
+    requirement = Requirement(model, Task.TRAINING, training=Training(micro_batch=8192))
+    h100 = built_in().get("H100-SXM5-80GB")
+    slow, fast = (train(requirement, board, Parallelism()) for board in (A100, h100))
+    assert 0.0 < slow.tokens_per_second.low < slow.tokens_per_second.value
+    assert fast.tokens_per_second.value > slow.tokens_per_second.value
+    eight = train(requirement, A100, EIGHT)
+    assert eight.tokens_per_second.value > 2 * slow.tokens_per_second.value

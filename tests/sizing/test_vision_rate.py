@@ -1,0 +1,88 @@
+"""How fast models of images and tables serve."""
+
+import pytest
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    Diffusion,
+    Recommender,
+    Transformer,
+    VisionTransformer,
+)
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
+from rightsizer.sizing.sample_rate import SampleModel, SampleRate, sample_rate
+
+RESNET = ConvolutionalNetwork(25.6e6, 8.2e9)
+EIGHT_BITS = Precisions(NumberFormat.INT8, activations=NumberFormat.INT8)
+MODELS = [
+    RESNET,
+    VisionTransformer(12, 768, 12),
+    Diffusion(2.6e9, forward_flops=6e12, steps=20),
+    Diffusion(8e9),
+    Recommender(1e8, 128, 1e7),
+]
+
+
+def served(
+    model: SampleModel,
+    board: str = "A100-SXM4-80GB",
+    concurrency: float | None = None,
+    precisions: Precisions | None = None,
+    data: int = 1,
+) -> SampleRate:
+    """The rate on one board, unless told otherwise."""
+    requirement = Requirement(model, precision=precisions or Precisions())
+    return sample_rate(requirement, built_in().get(board), Parallelism(data=data), concurrency)
+
+
+@pytest.mark.parametrize(
+    ("board", "images"),
+    [("T4", 6100), ("A10", 13800), ("A30", 18400), ("A100-SXM4-80GB", 37500)],
+)
+def test_residual_networks_are_met(board: str, images: float) -> None:
+    """ResNet-50 in int8 without a latency bound (MLPerf, not verified by MLCommons)."""
+    rate = served(RESNET, board, 256, EIGHT_BITS).samples_per_second
+    assert rate.low < images < rate.high
+    assert rate.value == pytest.approx(images, rel=0.3)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_more_hardware_makes_more(model: SampleModel) -> None:
+    """A faster board, and replicas, which multiply what one makes."""
+    slow, fast = served(model), served(model, "H100-SXM5-80GB")
+    assert fast.samples_per_second.value > slow.samples_per_second.value
+    eight = served(model, data=8)
+    assert eight.samples_per_second.value == pytest.approx(8 * slow.samples_per_second.value)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_batches_trade_time_for_throughput(model: SampleModel) -> None:
+    """A larger batch takes longer and makes no fewer samples a second."""
+    one, many = served(model, concurrency=1), served(model, concurrency=32)
+    assert many.batch_seconds.value >= one.batch_seconds.value
+    assert many.samples_per_second.value >= one.samples_per_second.value
+
+
+def test_guidance_doubles_the_work() -> None:
+    """Each step runs with and without the prompt."""
+    plain = Diffusion(2.6e9, forward_flops=6e12, guided=False)
+    guided = Diffusion(2.6e9, forward_flops=6e12)
+    ratio = served(plain).samples_per_second.value / served(guided).samples_per_second.value
+    assert 1.5 < ratio < 2.1
+
+
+def test_tables_go_by_bandwidth() -> None:
+    """Twice the rows to read, half the samples."""
+    few = served(Recommender(1e8, 128, 1e6, lookups=1000), concurrency=65536)
+    many = served(Recommender(1e8, 128, 1e6, lookups=2000), concurrency=65536)
+    ratio = few.samples_per_second.value / many.samples_per_second.value
+    assert ratio == pytest.approx(2.0, rel=0.1)
+
+
+def test_tokens_are_no_samples() -> None:
+    """A language model has a rate of its own."""
+    requirement = Requirement(Transformer(32, 4096, 32, 32000))
+    with pytest.raises(TypeError, match="served"):
+        sample_rate(requirement, built_in().get("T4"), Parallelism())
