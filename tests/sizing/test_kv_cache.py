@@ -87,14 +87,14 @@ def test_other_kinds_of_models_keep_nothing() -> None:
     ("precision", "expected"),
     [
         (Precisions(), NumberFormat.BF16),
-        (Precisions(NumberFormat.FP8), NumberFormat.FP8),
-        (Precisions(NumberFormat.NVFP4), NumberFormat.FP8),
+        (Precisions(NumberFormat.FP8), NumberFormat.BF16),
+        (Precisions(NumberFormat.NVFP4), NumberFormat.BF16),
         (Precisions(NumberFormat.INT4), NumberFormat.BF16),
         (Precisions(NumberFormat.FP32), NumberFormat.FP32),
         (Precisions(NumberFormat.FP8, NumberFormat.BF16), NumberFormat.BF16),
     ],
 )
-def test_the_format_goes_with_the_weights(precision: Precisions, expected: NumberFormat) -> None:
+def test_the_cache_is_of_sixteen_bits(precision: Precisions, expected: NumberFormat) -> None:
     """Unless it is given."""
     assert kv_cache_format(precision) is expected
 

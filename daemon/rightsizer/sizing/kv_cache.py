@@ -14,7 +14,6 @@ __all__ = ["BLOCK_TOKENS", "KvCache", "kv_cache", "kv_cache_bytes_per_token", "k
 BLOCK_TOKENS: Final = 16
 """Caches are handed out in blocks of so many tokens (vLLM's default)."""
 
-_EIGHT_BITS_OR_LESS: Final = frozenset({NumberFormat.FP8, NumberFormat.NVFP4})
 _SINGLE: Final = Parallelism()
 
 
@@ -71,11 +70,13 @@ def kv_cache_bytes_per_token(
 
 
 def kv_cache_format(precision: Precisions) -> NumberFormat:
-    """As given; else as serving engines choose beside such weights."""
+    """As given; else that of the model's own numbers, as vLLM's `auto` has it beside any weights.
+
+    Llama-3.1-70B in fp8, served with the default, was measured with x1.02 against a 16-bit cache
+    and with x1.05 against one of 8 bits (aiconfigurator's measurements, Apache-2.0).
+    """
     if precision.kv_cache is not None:
         return precision.kv_cache
-    if precision.weights in _EIGHT_BITS_OR_LESS:
-        return NumberFormat.FP8
     return NumberFormat.FP32 if precision.weights is NumberFormat.FP32 else NumberFormat.BF16
 
 

@@ -59,7 +59,7 @@ class Precisions:
 
     weights: NumberFormat = NumberFormat.BF16
     kv_cache: NumberFormat | None = None
-    """As serving engines do where it is not given: fp8 beside fp8 or fp4 weights, else bf16."""
+    """bf16 where it is not given, fp32 beside fp32 weights: engines quantize it on request."""
     activations: NumberFormat = NumberFormat.BF16
     gradients: NumberFormat | None = None
     """As the optimizer has them where it is not given."""
