@@ -124,7 +124,7 @@ def test_hung_fetch_is_a_failure_in_the_end() -> None:
         well.now += 1.0
         hung = eventually(background, lambda latest: latest.error is not None)
         assert hung.value == 1
-        assert (hung.error or "").startswith("no answer for ")
+        assert (hung.error or "").startswith("no answer within ")
         assert not hung.outcome.success
         assert hung.outcome.duration_seconds > 0.02
         well.gate.set()

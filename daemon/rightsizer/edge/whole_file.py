@@ -52,6 +52,9 @@ class WholeFile:
         """
         try:
             if kind is None:
+                self._file.flush()
+                # A rename may reach the disk before what was written.
+                os.fsync(self._file.fileno())
                 self._file.close()
                 self._partial.replace(self._path)
             elif isinstance(error, OSError):

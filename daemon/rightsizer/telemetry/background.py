@@ -117,7 +117,7 @@ class Background(Generic[T]):
         answer = self._worker.answer(time.monotonic() + wait_seconds)
         if isinstance(answer, Stuck):
             if answer.seconds > self._interval_seconds:
-                error = f"no answer for {answer.seconds:.0f} s"
+                error = f"no answer within {self._interval_seconds:.0f} s"
                 self._last = Fetched(self._last.value, error, answer.seconds)
                 # Past its patience, the worker tries the same on a fresh thread.
                 if self._now() >= self._due:
