@@ -1,16 +1,17 @@
 """Reads what `rightsizer plan` is asked: YAML or JSON, one requirement, several, or a list."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.catalogue.row import Faults, Row
 from rightsizer.domain.errors import ConfigurationError, RequirementError
-from rightsizer.edge.yaml import Document, YamlError, load_yaml_documents
+from rightsizer.edge.yaml import Document
 from rightsizer.runtime.plan_model import read_model_row
 from rightsizer.runtime.plan_row import read_choice, read_fields
+from rightsizer.runtime.question_documents import read_documents
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.requirement import (
     Growth,
@@ -44,8 +45,6 @@ _GROWTH_KEYS: Final = ("per_month", "months")
 _MOST_GROWTH: Final = 100.0
 _MOST_MONTHS: Final = 120
 _MOST_DOLLARS: Final = 1e5
-_SCIENTIFIC: Final = re.compile(r"[-+]?\d[\d_]*(?:\.\d*)?[eE][-+]?\d+")
-"""YAML 1.1 takes `7e9` for text; JSON and everybody else for a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,42 +78,13 @@ def read_plan_file(file: Path) -> PlanFile:
     Raises:
         RequirementError: the file cannot be read, is not YAML, or its only requirement is wrong.
     """
-    documents = _documents(file)
+    documents = read_documents(file, "give at least a model (docs/planning.md)")
     if len(documents) == 1 and not isinstance(documents[0].data, list):
         only = documents[0]
         planned = Planned(only, (), *_requirement(only, (), file.parent))
         return PlanFile((planned,), is_list=False)
     items = (item for document in documents for item in _items(document, file.parent))
     return PlanFile(tuple(items), is_list=True)
-
-
-def _documents(file: Path) -> list[Document]:
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-        # JSON may be indented by tabs, which YAML refuses; inside its texts there are none.
-        plain = text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text
-        documents = load_yaml_documents(plain, str(file))
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise RequirementError(f"{file}: cannot be read: {reason}; mend the path") from None
-    except UnicodeDecodeError:
-        raise RequirementError(f"{file}:1:1: is not UTF-8; save it as UTF-8") from None
-    except YamlError as error:
-        raise RequirementError(f"{error}; mend the YAML or JSON") from None
-    filled = [each for each in documents if each.data is not None]
-    if not filled:
-        raise RequirementError(f"{file}: is empty; give at least a model (docs/planning.md)")
-    return [replace(each, data=_numbers(each.data)) for each in filled]
-
-
-def _numbers(data: Any) -> Any:
-    if isinstance(data, Mapping):
-        return {key: _numbers(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_numbers(value) for value in data]
-    if isinstance(data, str) and _SCIENTIFIC.fullmatch(data):
-        return float(data.replace("_", ""))
-    return data
 
 
 def _items(document: Document, folder: Path) -> Iterator[Planned]:
