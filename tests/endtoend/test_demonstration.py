@@ -74,7 +74,8 @@ def test_advice_says_all_that_is_needed_to_act(advice: list[dict[str, Any]]) -> 
     for each in advice:
         assert each["summary"]
         assert each["devices"]
-        assert 0.5 <= each["confidence"] <= 1.0
+        # It takes 0.5 to open; what is about to close has become less sure.
+        assert 0.25 <= each["confidence"] <= 1.0
         assert each["confidence_factors"]
         assert each["evidence"]
         assert each["abstained"] is None
