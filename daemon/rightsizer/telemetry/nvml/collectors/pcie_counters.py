@@ -2,13 +2,11 @@
 
 from typing import Final
 
-from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import Signal
 from rightsizer.telemetry.nvml.collector import Collector
+from rightsizer.telemetry.nvml.counter_rates import CounterRates
 from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.handle import Handle
-from rightsizer.telemetry.nvml.rate import Rate
 
 __all__ = ["PCIE_COUNTERS"]
 
@@ -17,34 +15,14 @@ _COUNTERS: Final = (
     (Signal.PCIE_TRANSMIT_BYTES_PER_SECOND, 197),
     (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, 198),
 )
-_FIRST: Final = Failure(
-    Missing.NO_SAMPLE, "nvmlDeviceGetFieldValues", "the first look at a counter, or a reset one"
-)
 
 
-class _Rates:
-    """The counters of one device."""
-
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
-        self._rates = {signal: Rate() for signal, _ in _COUNTERS}
-
-    def put(self, draft: Draft) -> None:
-        """Put what has passed since the last time into the draft."""
-        now = self._handle.clock.time()
-        for signal, field in _COUNTERS:
-            counted = self._handle.field(field)
-            if not isinstance(counted, Failure):
-                rate = self._rates[signal].per_second(counted, now)
-                counted = _FIRST if rate is None else rate
-            draft.put(signal, counted)
-
-    def close(self) -> None:
-        """Nothing is held of the driver's."""
+def _rates(handle: Handle) -> CounterRates:
+    return CounterRates(handle, _COUNTERS)
 
 
 def _read(handle: Handle, draft: Draft) -> None:
-    handle.hold(_Rates).put(draft)
+    handle.hold(_rates).put(draft)
 
 
 PCIE_COUNTERS: Final = Collector(
