@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.accounting.books import Books, BooksSettings
 from rightsizer.accounting.builder import WindowBuilder
-from rightsizer.accounting.case_view import CaseView, DeviceView, allocator_of
+from rightsizer.accounting.case_view import CaseView, DeviceView, allocator_of, cases_of
 from rightsizer.accounting.decay import DecaySettings
 from rightsizer.accounting.known import KnownDevice
 from rightsizer.accounting.past import PastSettings
@@ -18,6 +18,8 @@ from rightsizer.accounting.workloads import Workloads, WorkloadsSettings
 from rightsizer.domain.device import Device
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.finding import Case
+from rightsizer.domain.node import Node
+from rightsizer.domain.reading import Reading
 from rightsizer.domain.report import StripCell, Totals, WorkloadReport
 from rightsizer.domain.settings import setting
 from rightsizer.domain.snapshot import Snapshot
@@ -85,6 +87,7 @@ class Accounts:
         self._devices: dict[str, Device] = {}
         self._workloads = Workloads(self._settings.workloads)
         self._closed: list[Window] = []
+        self._node = Node()
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -94,6 +97,13 @@ class Accounts:
     def post(self, snapshot: Snapshot) -> list[Entry]:
         """Account for a snapshot; the entries that it gave."""
         self._devices = {device.uuid: device for device in snapshot.devices}
+        self._node = Node(
+            devices=snapshot.devices,
+            readings={**_of_present(self._node.readings, self._devices), **snapshot.readings},
+            xids=snapshot.xids,
+            holdings=snapshot.holdings,
+            topology=snapshot.topology,
+        )
         self._forget_absent()
         for device in snapshot.devices:
             self._account(device.uuid)
@@ -202,7 +212,11 @@ class Accounts:
                 everything that was posted.
             now: The end of the span, wall time.
         """
-        return tuple(view.case() for view in self.case_views(span, now))
+        return cases_of(self.case_views(span, now), self.node())
+
+    def node(self) -> Node:
+        """The machine as the last snapshot showed it."""
+        return self._node
 
     def case_views(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[CaseView, ...]:
         """What `cases` are made of, at once; whoever holds a lock makes them when it is free."""
@@ -248,3 +262,10 @@ class Accounts:
         if uuid not in self._accounts:
             self._accounts[uuid] = _Account(uuid, self._settings)
         return self._accounts[uuid]
+
+
+def _of_present(
+    readings: Mapping[str, Reading], devices: Mapping[str, Device]
+) -> dict[str, Reading]:
+    """The last readings of devices that are still there, silent ones included."""
+    return {uuid: reading for uuid, reading in readings.items() if uuid in devices}

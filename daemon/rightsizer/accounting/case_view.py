@@ -1,6 +1,6 @@
 """A case as it was looked at: taken under a lock in no time, worked out when that is free."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rightsizer.accounting.past import PastSettings, RememberedPast
@@ -8,12 +8,13 @@ from rightsizer.accounting.provisioning import ProvisioningSettings, provision
 from rightsizer.accounting.recollection import Recollection
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import Case
+from rightsizer.domain.node import Node
 from rightsizer.domain.state import Resource
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.window import Window
 from rightsizer.domain.workload import Allocator, Workload
 
-__all__ = ["CaseView", "DeviceView", "allocator_of"]
+__all__ = ["CaseView", "DeviceView", "allocator_of", "cases_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +82,10 @@ class CaseView:
 def allocator_of(workload: Workload | None) -> Allocator:
     """How a device's holder takes memory."""
     return Allocator.UNKNOWN if workload is None else workload.allocator
+
+
+def cases_of(views: Iterable[CaseView], node: Node) -> tuple[Case, ...]:
+    """The cases of a node, each of which knows the others."""
+    cases = tuple(view.case() for view in views)
+    around = replace(node, cases=cases)
+    return tuple(replace(case, node=around) for case in cases)

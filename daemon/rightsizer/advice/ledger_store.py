@@ -11,10 +11,12 @@ from rightsizer.domain.finding import (
     Action,
     Finding,
     FindingKind,
+    Instruction,
     Option,
     Reason,
     Risk,
     Savings,
+    Severity,
 )
 from rightsizer.edge.database import Database
 
@@ -80,6 +82,8 @@ def _finding(form: dict[str, Any]) -> Finding:
             "options": tuple(map(_option, form["options"])),
             "risk": Risk(form["risk"]),
             "savings": Savings(**form["savings"]),
+            "severity": Severity(form.get("severity", Severity.LOW)),
+            "instructions": tuple(Instruction(**each) for each in form.get("instructions", ())),
         }
     )
 
@@ -92,5 +96,6 @@ def _option(form: dict[str, Any]) -> Option:
             "risk": Risk(form["risk"]),
             "action": None if action is None else Action(action),
             "savings": None if savings is None else Savings(**savings),
+            "risks": {name: Risk(risk) for name, risk in form.get("risks", {}).items()},
         }
     )

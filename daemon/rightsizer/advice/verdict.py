@@ -8,16 +8,19 @@ from typing import Final
 
 from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.savings import LOW_CONFIDENCE
+from rightsizer.advice.severity import severity_of
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import (
     Action,
     Case,
     Finding,
     FindingKind,
+    Instruction,
     Option,
     Reason,
     Risk,
     Savings,
+    Severity,
 )
 from rightsizer.domain.units import format_duration, seconds
 
@@ -55,6 +58,11 @@ class Complaint:
     savings: Savings = _NO_SAVINGS
     minimum_confidence_ratio: float = 0.0
     """Confidence under which nothing is said of savings, those of the options included."""
+    instructions: tuple[Instruction, ...] = ()
+    severity: Severity | None = None
+    """`None` for what the share of the GPUs that it is about makes of it."""
+    affected_gpus: float = 0.0
+    """GPUs' worth of time that is lost, or at stake."""
 
 
 def complain(rule: str, case: Case, complaint: Complaint) -> Finding:
@@ -77,6 +85,8 @@ def complain(rule: str, case: Case, complaint: Complaint) -> Finding:
         risk=complaint.risk,
         savings=complaint.savings if is_sure else LOW_CONFIDENCE,
         evidence=_span(case) | dict(complaint.evidence),
+        severity=complaint.severity or severity_of(complaint.affected_gpus),
+        instructions=complaint.instructions,
     )
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from rightsizer.domain.block import Blocks, Measure
 from rightsizer.domain.device import Device
+from rightsizer.domain.node import Node
 from rightsizer.domain.pattern import Exceedance, Past, Shape, Trend
 from rightsizer.domain.window import Provisioning, Window
 from rightsizer.domain.workload import Workload
@@ -15,10 +16,12 @@ __all__ = [
     "Case",
     "Finding",
     "FindingKind",
+    "Instruction",
     "Option",
     "Reason",
     "Risk",
     "Savings",
+    "Severity",
 ]
 
 
@@ -92,6 +95,9 @@ class Action(StrEnum):
     ENABLE_CUDA_GRAPHS = "enable_cuda_graphs"
     ENABLE_MIXED_PRECISION = "enable_mixed_precision"
     INVESTIGATE_STRAGGLER = "investigate_straggler"
+    SET_POWER_LIMIT = "set_power_limit"
+    MOVE_GPUS = "move_gpus"
+    """The same number, placed nearer to one another."""
     NONE = "none"
 
 
@@ -103,6 +109,26 @@ class Risk(StrEnum):
     MEDIUM = "Medium"
     HIGH = "High"
     UNKNOWN = "Unknown"
+
+
+class Severity(StrEnum):
+    """How much it matters that somebody acts, least first; Google Cloud's words for insights."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """How to do what is advised: a command, a fragment of a manifest, or words."""
+
+    title: str
+    """One line that says what it does."""
+    text: str
+    language: str = "text"
+    """`sh`, `yaml` or `text`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +172,8 @@ class Option:
     dollars_per_hour_high: float | None = None
     """What it costs, all GPUs of the workload together."""
     savings: Savings | None = None
+    risks: Mapping[str, Risk] = field(default_factory=dict, hash=False)
+    """By resource; the option's risk is the worst of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +190,8 @@ class Case:
     """One for each device, in the same order."""
     past: Past | None = field(default=None, compare=False, repr=False)
     """What is known beyond the windows; `None` where nothing is."""
+    node: Node | None = field(default=None, compare=False, repr=False)
+    """The machine around it as it stands now; `None` where only a history is known."""
 
     @property
     def workload_window(self) -> Window | None:
@@ -234,6 +264,11 @@ class Finding:
     evidence: Mapping[str, object] = field(default_factory=dict)
     abstained: str | None = None
     """Why the rule would not say, `None` where it did."""
+    severity: Severity = Severity.LOW
+    instructions: tuple[Instruction, ...] = ()
+    """What to run or apply, first things first; empty where there is nothing to type."""
+    exclusive_group: str | None = None
+    """Of findings with the same group only one can be acted on."""
 
     @property
     def is_complaint(self) -> bool:

@@ -49,6 +49,9 @@ def finding_form(finding: Finding) -> Form:
         "savings": asdict(finding.savings),
         "evidence": _plain(finding.evidence),
         "abstained": finding.abstained,
+        "severity": finding.severity,
+        "instructions": [asdict(each) for each in finding.instructions],
+        "exclusive_group": finding.exclusive_group,
     }
 
 

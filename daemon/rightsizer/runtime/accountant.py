@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from rightsizer.accounting.accounts import AccountingSettings, Accounts
+from rightsizer.accounting.case_view import cases_of
 from rightsizer.accounting.known import KnownDevice
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.device import Device
@@ -109,9 +110,9 @@ class Accountant:
     def cases(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Case, ...]:
         """What the rules judge."""
         with self._lock:
-            views = self._accounts.case_views(span, now)
+            views, node = self._accounts.case_views(span, now), self._accounts.node()
         # A month of windows takes a while to read; sampling need not wait for it.
-        return tuple(view.case() for view in views)
+        return cases_of(views, node)
 
     def take_windows(self) -> tuple[list[Window], list[Window], tuple[KnownDevice, ...]]:
         """What a history should keep: windows closed since the last call, running ones, devices."""

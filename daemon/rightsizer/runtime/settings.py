@@ -1,15 +1,13 @@
 """The tree of settings: every room's own, under the keys of the configuration file."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
+from typing import Any
 
 from rightsizer.accounting.accounts import AccountingSettings
 from rightsizer.advice.ledger import LedgerSettings
 from rightsizer.advice.market import MarketSettings
-from rightsizer.advice.rules.hidden_stall import HiddenStallSettings
-from rightsizer.advice.rules.idle import IdleSettings
-from rightsizer.advice.rules.near_out_of_memory import NearOutOfMemorySettings
-from rightsizer.advice.rules.overprovisioned import OverprovisionedSettings
+from rightsizer.advice.rules import RULES
 from rightsizer.domain.errors import UsageError
 from rightsizer.domain.settings import setting
 from rightsizer.publish.grafana.settings import GrafanaSettings
@@ -110,14 +108,17 @@ class CatalogueSettings:
         return Path(self.prices_file) if self.prices_file else None
 
 
-@dataclass(frozen=True, slots=True)
-class RuleTree:
-    """The rules by name."""
-
-    idle: IdleSettings = field(default_factory=IdleSettings)
-    hidden_stall: HiddenStallSettings = field(default_factory=HiddenStallSettings)
-    overprovisioned: OverprovisionedSettings = field(default_factory=OverprovisionedSettings)
-    near_out_of_memory: NearOutOfMemorySettings = field(default_factory=NearOutOfMemorySettings)
+RuleTree: Any = make_dataclass(
+    "RuleTree",
+    [
+        (rule.name, type(rule.settings), field(default_factory=type(rule.settings)))
+        for rule in RULES
+    ],
+    frozen=True,
+    slots=True,
+    namespace={"__doc__": "The rules by name.", "__module__": __name__},
+)
+"""Each rule's own settings under its name, so that a rule is registered in one place."""
 
 
 @dataclass(frozen=True, slots=True)

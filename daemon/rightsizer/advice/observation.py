@@ -1,0 +1,101 @@
+"""What most rules start from: a share of time in which something was seen, and is it enough?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.advice.confidence import direct_factors, opposite
+from rightsizer.advice.verdict import abstain, abstain_early, find_nothing, known_seconds, names_of
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import Case, Finding, Reason
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import Tier
+from rightsizer.domain.units import format_duration
+
+__all__ = ["MINIMUM_KNOWN", "Observation", "Question", "minimum_known", "observe", "on_ratio"]
+
+MINIMUM_KNOWN: Final = 60.0
+"""Seconds: one learned idle draw."""
+
+
+def on_ratio(default: float, what: str, source: str) -> float:
+    """The setting that every rule of observed time has."""
+    result: float = setting(
+        default, help=what, unit="ratio", minimum=0.001, maximum=1, source=source
+    )
+    return result
+
+
+def minimum_known(default: float = MINIMUM_KNOWN, source: str = "one learned idle draw") -> float:
+    """The setting of the known time that a rule abstains under."""
+    result: float = setting(
+        default,
+        help="Known time under which the rule abstains.",
+        unit="seconds",
+        minimum=0,
+        source=source,
+    )
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a rule looks for."""
+
+    shares: Mapping[str, float]
+    """The share of the known time of each device in which it was seen, by uuid."""
+    on_ratio: float
+    """The share from which on it is a finding."""
+    minimum_known_seconds: float
+    what: str
+    """What was seen, for a person: `bound by launches`."""
+    tiers: frozenset[Tier] = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
+    """Those of which at least one device must have its telemetry for an answer."""
+    why_unsupported: str = ""
+    evidence_name: str = "share_ratio"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """It was seen often enough on some device."""
+
+    share: float
+    """On the device that it was seen most of."""
+    devices: tuple[Device, ...]
+    """Those on which it was seen often enough."""
+    factors: dict[str, float]
+    evidence: dict[str, object]
+    summary: str
+    """`GPU 3 of llama: bound by launches 71% of the last 6 h`, without a period."""
+    gpus: float
+    """The time in which it was seen, in GPUs' worth."""
+
+
+def observe(name: str, case: Case, question: Question) -> Observation | Finding:
+    """What was seen, or the finding that it was not, or that nobody can tell."""
+    too_little = abstain_early(name, case, question.minimum_known_seconds)
+    if too_little is not None:
+        return too_little
+    if not any(window.tier in question.tiers for window in case.windows):
+        return abstain(name, case, Reason.UNSUPPORTED_TELEMETRY, question.why_unsupported)
+    shares = question.shares
+    share = max(shares.values())
+    factors = direct_factors(case, share, question.on_ratio)
+    evidence: dict[str, object] = {
+        question.evidence_name: {uuid: round(each, 4) for uuid, each in shares.items()},
+        "threshold_ratio": question.on_ratio,
+    }
+    if share < question.on_ratio:
+        summary = f"{names_of(case.devices)}: {question.what} {share:.0%} of the time."
+        return find_nothing(name, case, summary, opposite(factors), evidence)
+    seen = tuple(each for each in case.devices if shares[each.uuid] >= question.on_ratio)
+    holder = f" of {case.workload.name}" if case.workload else ""
+    lasted = format_duration(known_seconds(case))
+    return Observation(
+        share=share,
+        devices=seen,
+        factors=factors,
+        evidence=evidence,
+        summary=f"{names_of(seen)}{holder}: {question.what} {share:.0%} of the last {lasted}",
+        gpus=sum(shares[each.uuid] * each.capacity_ratio for each in seen),
+    )
