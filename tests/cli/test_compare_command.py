@@ -52,6 +52,17 @@ def test_a_file_with_one_question_gives_one_answer(capsys: Captured, tmp_path: P
     assert "precise" in capsys.readouterr().err
 
 
+def test_slices_are_compared_too(capsys: Captured, tmp_path: Path) -> None:
+    """By board and profile; one that the board has not is told with those that it has."""
+    file = tmp_path / "asked.json"
+    asked = {"workload": "inference-cnn", "from": "A30", "to": "A30:1g.6gb"}
+    file.write_text(json.dumps([asked, asked | {"to": "A30:9g.6gb"}]))
+    found, wrong = answer(capsys, file)
+    assert found["to"] == "A30:1g.6gb"
+    assert 0.25 < found["ratio"] < 0.3
+    assert "A30 has no MIG profile '9g.6gb'; it has 1g.6gb" in wrong["error"]
+
+
 def test_people_get_a_line(capsys: Captured, tmp_path: Path) -> None:
     """A sentence an answer, errors among them."""
     assert main(["compare", *FLAGS]) == 0
@@ -76,3 +87,33 @@ def test_wrong_flags_are_usage(capsys: Captured, arguments: tuple[str, ...], tol
     """Exit code 2, and what to do about it."""
     assert main(["compare", *arguments]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_configuration_names_boards_of_ones_own(capsys: Captured, tmp_path: Path) -> None:
+    """As for the agent."""
+    boards, settings = tmp_path / "boards.yaml", tmp_path / "rightsizer.yaml"
+    boards.write_text(
+        "boards:\n  LAB-1: {architecture: Hopper, compute_capability: '9.0', sm_count: 132,"
+        " memory_mib: 81559, memory_bandwidth_gbs: 3350, power_limit_watts: 700,"
+        " dense_peak_tera: {bf16: 989}}\n",
+        encoding="utf-8",
+    )
+    settings.write_text(f"catalogue: {{boards_file: {boards}}}\n", encoding="utf-8")
+    asked = ("--workload", "inference-cnn", "--from", "T4", "--to", "LAB-1")
+
+    found = answer(capsys, *asked, "--config.file", settings)
+    assert (found["to"], found["ratio"] > 1.0) == ("LAB-1", True)
+    assert main(["compare", *asked]) == 2
+
+
+def test_a_configuration_says_what_of_memory_nobody_can_have(
+    capsys: Captured, tmp_path: Path
+) -> None:
+    """A board with little room beside the model loses more where drivers take more of it."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("sizing: {memory: {driver_reserved: 20GiB}}", encoding="utf-8")
+    asked = ("--workload", "inference-llm", "--from", "H200-SXM-141GB", "--to", "L40S")
+    usual = answer(capsys, *asked)
+    found = answer(capsys, *asked, "--config.file", str(settings))
+
+    assert found["ratio"] < usual["ratio"]

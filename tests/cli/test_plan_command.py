@@ -2,23 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
+from plan_answers import SHAPE, answer, refusal
 from published_models import PUBLISHED
 from rightsizer.cli.main import main
 
 Captured = pytest.CaptureFixture[str]
-SHAPE: Final = {
-    "parameters": 8030261248,
-    "layers": 32,
-    "hidden": 4096,
-    "heads": 32,
-    "kv_heads": 8,
-    "ffn": 14336,
-    "vocab": 128256,
-}
 PROMISED: Final = (
     "gpu count layout fits reasons memory memory_headroom_ratio concurrency tokens_per_second"
     " tokens_per_second_low tokens_per_second_high ttft_ms tpot_ms cost_per_hour"
@@ -27,22 +19,6 @@ PROMISED: Final = (
 PARTS: Final = (
     "weights_bytes kv_cache_bytes activations_bytes gradients_bytes optimizer_bytes overhead_bytes"
 )
-
-
-def answer(path: Path, text: str, capsys: Captured, *more: str) -> Any:
-    """What a plan of a text is in JSON."""
-    path.write_text(text, encoding="utf-8")
-    assert main(["plan", str(path), "--json", *more]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refusal(path: Path, text: str, capsys: Captured) -> str:
-    """What is told of a text that is no plan, without the command's and the file's name."""
-    path.write_text(text, encoding="utf-8")
-    status = main(["plan", str(path), "--json"])
-    out, err = capsys.readouterr()
-    assert (status, out) == (1, "")
-    return err.replace(f"rightsizer: {path}", "FILE").strip()
 
 
 @pytest.fixture
@@ -168,6 +144,10 @@ def test_json_may_be_indented_by_tabs(file: Path, capsys: Captured) -> None:
             "FILE:2:8: load.tpot_ms: -1 is not above 0",
         ),
         ("model: {parameters: 8e9}\nprices: {H999: 1}\n", "FILE:2:1: prices: board 'H999'"),
+        (
+            "model: {parameters: 8e9}\nprices: {carbon_grams_per_kwh: -1}\n",
+            "FILE:2:10: prices.carbon_grams_per_kwh: must be",
+        ),
         ("model: [\n", "FILE:2:1: "),
     ],
 )
@@ -233,47 +213,6 @@ def test_every_kind_of_model_has_a_plan(
     assert plan["candidates"][0]["fits"]
     assert main(["plan", str(file)]) == 0
     assert plan["candidates"][0]["gpu"] in capsys.readouterr().out
-
-
-def test_people_see_why_and_what_else(file: Path, capsys: Captured) -> None:
-    """Candidates, memory, reasons, alternatives, growth, and how to check it."""
-    file.write_text(
-        json.dumps(
-            {
-                "model": {**SHAPE, "name": "Llama"},
-                "gpus": ["T4", "L4", "H100-SXM5-80GB"],
-                "load": {"tokens_per_second": 500, "tpot_ms": 60},
-                "growth": {"per_month": 0.5, "months": 12},
-                "parallel": {"tensor": 1, "data": 1},
-            }
-        ),
-        encoding="utf-8",
-    )
-
-    assert main(["plan", str(file)]) == 0
-    text = capsys.readouterr().out
-    for part in (
-        "Llama, inference",
-        "1 x H100-SXM5-80GB",
-        "memory of each GPU of rank 1, GiB:",
-        "rejected:\n",
-        "1 x T4: memory: needs",
-        "weights in fp8:",
-        "month 12: load x129.75",
-        "before it is trusted,",
-    ):
-        assert part in text
-
-
-def test_your_own_prices_go_before_the_catalogues(file: Path, capsys: Captured) -> None:
-    """Those of the plan before those of a file, those of a file before what is packaged."""
-    own = file.with_name("prices.yaml")
-    own.write_text("boards: {L4: {on_demand: 3.5}, L40S: {on_demand: 4.5}}\n", encoding="utf-8")
-    text = "model: {parameters: 1e9}\ngpus: [L4, L40S]\nprices: {NVIDIA L40S: 9}\n"
-    plan = answer(file, text, capsys, "--prices", str(own))
-
-    costs = {each["gpu"]: each["cost_per_hour"] for each in plan["candidates"]}
-    assert costs == {"L4": 3.5, "L40S": 9.0}
 
 
 def recording(path: Path, gib: float) -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.runtime.plan_file import read_plan_file
+from rightsizer.runtime.plan_file import CARBON, read_plan_file
 from rightsizer.runtime.plan_form import measured_form, plan_form
 from rightsizer.runtime.plan_measured import compare_measured
 from rightsizer.runtime.plan_model import CONFIG_KEYS, KINDS
@@ -40,6 +40,7 @@ PLAN: Final = """\
 model: {parameters: 8e9}
 load: {tokens_per_second: 3000}
 growth: {per_month: 0.2, months: 6}
+prices: {carbon_grams_per_kwh: 400}
 gpus: [L40S, H100-SXM5-80GB]
 """
 
@@ -59,7 +60,7 @@ def test_every_part_and_every_word_that_is_taken_is_told() -> None:
     top = {each.name for each in dataclasses.fields(Requirement)} | {*KINDS, *CONFIG_KEYS}
     words = {str(each) for kind in (Task, NumberFormat, Recompute, Optimizer) for each in kind}
 
-    assert (top | words | {"per_month", "months"}) - TOLD == set()
+    assert (top | words | {"per_month", "months", CARBON}) - TOLD == set()
 
 
 def test_every_key_that_is_given_is_told(tmp_path: Path) -> None:
@@ -77,6 +78,7 @@ def test_every_key_that_is_given_is_told(tmp_path: Path) -> None:
 
     assert json.loads(json.dumps(form, allow_nan=False)) == form
     assert form["growth"]
+    assert form["growth_outlook"]
     assert form["alternatives"]
     assert set(keys(form)) - TOLD == set()
 

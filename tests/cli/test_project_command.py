@@ -144,3 +144,20 @@ def test_people_get_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "yes" in lines[1]
     assert any("without sm_active" in line for line in lines)
     assert lines[-1].startswith("cases of ten")
+
+
+def test_a_configuration_says_what_of_memory_nobody_can_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What just fits by default does not where a site's driver takes more."""
+    question = QUESTION | {"memory_bytes": 45e9, "to": ["L40S"]}
+    settings = tmp_path / "rightsizer.yaml"
+    settings.write_text("sizing: {memory: {driver_reserved: 8GiB}}\n", encoding="utf-8")
+    file = asked(tmp_path, json.dumps(question))
+    usual, own = (
+        (main(["project", str(file), "--json", *more]), json.loads(capsys.readouterr().out))
+        for more in ((), ("--config.file", str(settings)))
+    )
+
+    assert (usual[0], own[0]) == (0, 0)
+    assert (usual[1][0]["fits"], own[1][0]["fits"]) == (True, False)

@@ -7,12 +7,18 @@ import csv
 import gzip
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Final
 
-from rightsizer.sizing.workload_family import Activity, Family, Workload, parse_workload
+from rightsizer.sizing.workload_family import (
+    WORKLOADS,
+    Activity,
+    Family,
+    Workload,
+    parse_workload,
+)
 
 __all__ = ["FILE", "Cell", "Pair", "pairs", "read_cells"]
 
@@ -46,11 +52,12 @@ class Cell:
     workload: Workload
     logs: Mapping[str, float]
     """Logarithms of throughput by GPU, medians over systems."""
+    count: str = ""
+    """Of accelerators, in training."""
 
     def without(self, gpu: str) -> "Cell":
         """The same where one GPU was never measured."""
-        logs = {key: log for key, log in self.logs.items() if key != gpu}
-        return Cell(self.round, self.benchmark, self.scenario, self.workload, logs)
+        return replace(self, logs={key: log for key, log in self.logs.items() if key != gpu})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +117,10 @@ def _log_throughput(row: Row, activity: Activity) -> float:
 def _cell(key: tuple[str, ...], logs: Mapping[str, float], activity: Activity) -> Cell:
     benchmark = _plain(key[1])
     assert benchmark is not None, key
-    workload = parse_workload(f"{activity}-{_FAMILIES[benchmark]}")
-    return Cell(key[0], benchmark, key[2], workload, logs)
+    name = f"{activity}-{_FAMILIES[benchmark]}"
+    workload = WORKLOADS.get(f"{name}-{key[2].lower()}") or parse_workload(name)
+    count = key[3] if activity is Activity.TRAINING else ""
+    return Cell(key[0], benchmark, key[2], workload, logs, count)
 
 
 def _plain(benchmark: str) -> str | None:

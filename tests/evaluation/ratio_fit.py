@@ -1,10 +1,12 @@
 """Fits the exponents and boards' own ways of `catalogue/ratios.yaml` on cells of MLPerf.
 
 Ridge regression about a priori exponents, each cell with a level of its own. Errors beyond a limit
-count less (Huber), as single submissions are off by factors. A board's own way is shrunk to nothing
-by as many cells as the penalty says, so that one submission does not make it.
+count less (Huber), as single submissions are off by factors. An architecture's and a board's own
+ways are shrunk to nothing by as many measurements as the penalty says, so that one submission does
+not make them; cells of one benchmark and round are one measurement.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from statistics import median
@@ -14,7 +16,13 @@ from evaluation.mlperf import Cell
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import RatioFit
 from rightsizer.sizing.ratio_features import board_features
-from rightsizer.sizing.workload_family import Activity, Workload
+from rightsizer.sizing.workload_family import (
+    COMPUTE_SHARES,
+    USUAL_COMPUTE_SHARE,
+    Activity,
+    Family,
+    Workload,
+)
 
 __all__ = ["PRIORS", "fit_cells"]
 
@@ -28,8 +36,8 @@ PRIORS: Final[Mapping[Activity, Mapping[str, float]]] = {
         "llm": 1.0,
     },
     Activity.TRAINING: {
-        "compute": 0.5,
-        "bandwidth": 0.35,
+        "compute": 0.45,
+        "bandwidth": 0.4,
         "power": 0.3,
         "other_vendor": -0.2,
         "link": 0.1,
@@ -37,28 +45,55 @@ PRIORS: Final[Mapping[Activity, Mapping[str, float]]] = {
 }
 """Where the fit starts. A language model's capacity is a roofline already, so that it counts in
 full; what is not NVIDIA's is not what engines are tuned on."""
+_EXPONENT_PER_SHARE: Final = 0.4
+"""That moves from bandwidth to compute with a part of the time; with a benchmark left out the same
+does well for both activities."""
 _OF_ALL: Final = 30.0
 _OF_FAMILY: Final = 30.0
-_OF_BOARD: Final = 6.0
+_OF_BOARD: Final = 12.0
 _OF_BOARD_AND_FAMILY: Final = 3.0
-_HUBER_LOG: Final = 0.15
+_OF_ARCHITECTURE: Final = 6.0
+_HUBER_LOG: Final = 0.1
 _ROUNDS: Final = 3
 
 Name = tuple[str, ...]
-"""`("figure", name)`, `("figure", name, family)`, `("board", key)`, `("board", key, family)`."""
+"""A kind (figure, board or architecture), a name of it, and a family where it is of one."""
 Features = dict[Name, float]
 
 
 def fit_cells(cells: Sequence[Cell], activity: Activity) -> RatioFit:
     """The fit, without errors."""
-    rows = [_rows(cell) for cell in cells if len(cell.logs) > 1]
+    cells = [cell for cell in cells if len(cell.logs) > 1]
+    rows = [_rows(cell) for cell in cells]
     names = sorted({name for cell in rows for features, _ in cell for name in features})
-    weights = [[1.0] * len(cell) for cell in rows]
+    priors = {name: _prior(name, activity) for name in names}
+    repeats = Counter(map(_measurement, cells))
+    shares = [1.0 / repeats[_measurement(cell)] for cell in cells]
+    weights = [[share] * len(cell) for share, cell in zip(shares, rows, strict=True)]
     found: dict[Name, float] = {}
     for _ in range(_ROUNDS):
-        found = _solved(rows, weights, names, PRIORS[activity])
-        weights = [_weights(cell, found) for cell in rows]
-    return _as_fit(found, PRIORS[activity])
+        found = _solved(rows, weights, priors)
+        weights = [_weights(cell, found, share) for cell, share in zip(rows, shares, strict=True)]
+    return _as_fit(found, activity)
+
+
+def _measurement(cell: Cell) -> tuple[str, ...]:
+    """Scenarios and accuracy targets repeat each other."""
+    return (cell.round, cell.benchmark, cell.count)
+
+
+def _prior(name: Name, activity: Activity) -> float:
+    if name[0] != "figure":
+        return 0.0
+    if len(name) == 2:
+        return PRIORS[activity][name[1]]
+    return _tilt(name[1], activity, Family(name[2]))
+
+
+def _tilt(figure: str, activity: Activity, family: Family) -> float:
+    share = COMPUTE_SHARES[activity].get(family, USUAL_COMPUTE_SHARE)
+    moved = _EXPONENT_PER_SHARE * (share - USUAL_COMPUTE_SHARE)
+    return {"compute": moved, "bandwidth": -moved}.get(figure, 0.0)
 
 
 @cache
@@ -70,7 +105,13 @@ def _rows(cell: Cell) -> list[tuple[Features, float]]:
     family = str(cell.workload.family)
     rows = []
     for gpu, log in cell.logs.items():
-        features: Features = {("board", gpu): 1.0, ("board", gpu, family): 1.0}
+        architecture = built_in().get(gpu).architecture
+        features: Features = {
+            ("board", gpu): 1.0,
+            ("board", gpu, family): 1.0,
+            ("architecture", architecture): 1.0,
+            ("architecture", architecture, family): 1.0,
+        }
         for figure, value in _figures(gpu, cell.workload).items():
             features["figure", figure] = features["figure", figure, family] = value
         rows.append((features, log))
@@ -80,22 +121,22 @@ def _rows(cell: Cell) -> list[tuple[Features, float]]:
 def _penalty(name: Name) -> float:
     if name[0] == "figure":
         return _OF_ALL if len(name) == 2 else _OF_FAMILY
+    if name[0] == "architecture":
+        return _OF_ARCHITECTURE
     return _OF_BOARD if len(name) == 2 else _OF_BOARD_AND_FAMILY
 
 
 def _solved(
     rows: Sequence[Sequence[tuple[Features, float]]],
     weights: Sequence[Sequence[float]],
-    names: Sequence[Name],
-    prior: Mapping[str, float],
+    priors: Mapping[Name, float],
 ) -> dict[Name, float]:
-    at = {name: index for index, name in enumerate(names)}
-    left = [[0.0] * len(names) for _ in names]
-    right = [0.0] * len(names)
+    at = {name: index for index, name in enumerate(priors)}
+    left = [[0.0] * len(priors) for _ in priors]
+    right = [0.0] * len(priors)
     for name, index in at.items():
         left[index][index] = _penalty(name)
-        if len(name) == 2 and name[0] == "figure":
-            right[index] = _penalty(name) * prior[name[1]]
+        right[index] = _penalty(name) * priors[name]
     for cell, weighted in zip(rows, weights, strict=True):
         for weight, centered, level in _centered(cell, weighted):
             items = [(at[name], value) for name, value in centered.items() if value]
@@ -104,7 +145,7 @@ def _solved(
                 line = left[index]
                 for other, also in items:
                     line[other] += weight * value * also
-    return dict(zip(names, _eliminated(left, right), strict=True))
+    return dict(zip(priors, _eliminated(left, right), strict=True))
 
 
 def _centered(
@@ -121,10 +162,12 @@ def _centered(
         yield weight, {n: features.get(n, 0.0) - m for n, m in mean.items()}, log - level
 
 
-def _weights(cell: Sequence[tuple[Features, float]], found: Mapping[Name, float]) -> list[float]:
+def _weights(
+    cell: Sequence[tuple[Features, float]], found: Mapping[Name, float], share: float
+) -> list[float]:
     off = [log - sum(found[n] * v for n, v in features.items()) for features, log in cell]
     middle = median(off)
-    return [1.0 / max(1.0, abs(each - middle) / _HUBER_LOG) for each in off]
+    return [share / max(1.0, abs(each - middle) / _HUBER_LOG) for each in off]
 
 
 def _eliminated(left: list[list[float]], right: list[float]) -> list[float]:
@@ -148,19 +191,20 @@ def _eliminated(left: list[list[float]], right: list[float]) -> list[float]:
     return solution
 
 
-def _as_fit(found: Mapping[Name, float], prior: Mapping[str, float]) -> RatioFit:
-    exponents = {name[1]: value for name, value in found.items() if _is(name, "figure", 2)}
-    families: dict[str, dict[str, float]] = {}
-    boards: dict[str, dict[str, float]] = {}
-    for name, value in found.items():
-        if _is(name, "figure", 3):
-            families.setdefault(name[2], {})[name[1]] = value
-        elif _is(name, "board", 2):
-            boards.setdefault(name[1], {})["all"] = value
-        elif _is(name, "board", 3):
-            boards.setdefault(name[1], {})[name[2]] = value
-    return RatioFit({**prior, **exponents}, families, boards)
-
-
-def _is(name: Name, kind: str, length: int) -> bool:
-    return name[0] == kind and len(name) == length
+def _as_fit(found: Mapping[Name, float], activity: Activity) -> RatioFit:
+    exponents = dict(PRIORS[activity])
+    families = {
+        str(family): {
+            figure: tilt for figure in exponents if (tilt := _tilt(figure, activity, family))
+        }
+        for family in COMPUTE_SHARES[activity]
+    }
+    own: dict[str, dict[str, dict[str, float]]] = {"board": {}, "architecture": {}}
+    for (kind, name, *family), value in found.items():
+        if kind != "figure":
+            own[kind].setdefault(name, {})[family[0] if family else "all"] = value
+        elif family:
+            families.setdefault(family[0], {})[name] = value
+        else:
+            exponents[name] = value
+    return RatioFit(exponents, families, own["board"], own["architecture"])

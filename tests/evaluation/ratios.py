@@ -33,6 +33,7 @@ HEADER: Final = """\
 #                     large language model
 #   family_exponents  what a family's differ by
 #   boards            logarithms of what a board does beyond its figures, in all and in families
+#   architectures     the same that all boards of an architecture have in common
 #   errors            logarithms of the factor that 90 % of pairs are within, left out of the fit
 """
 _SOURCE: Final = (
@@ -100,10 +101,9 @@ def packaged_form(file: Path) -> dict[str, Any]:
         fit = fit_cells(cells, activity)
         activities[str(activity)] = {
             "exponents": _rounded(fit.exponents),
-            "family_exponents": {
-                family: _rounded(values) for family, values in fit.family_exponents.items()
-            },
-            "boards": {key: _rounded(fit.boards[key]) for key in sorted(fit.boards)},
+            "family_exponents": _rounded_each(fit.family_exponents),
+            "boards": _rounded_each(fit.boards),
+            "architectures": _rounded_each(fit.architectures),
             "errors": _rounded(fitted_errors(list(left_out(cells, activity)))),
         }
     return {"source": _SOURCE, "activities": activities}
@@ -112,6 +112,10 @@ def packaged_form(file: Path) -> dict[str, Any]:
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
     rounded = {name: round(value, _DIGITS) for name, value in values.items()}
     return {name: value for name, value in rounded.items() if value}
+
+
+def _rounded_each(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    return {name: _rounded(values[name]) for name in sorted(values)}
 
 
 def _fitted(judged: Sequence[Judged]) -> Iterator[tuple[str, ...]]:

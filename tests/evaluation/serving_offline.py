@@ -16,7 +16,7 @@ from typing import Final
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.precision import Precision
-from rightsizer.sizing.best_concurrency import search_concurrency
+from rightsizer.sizing.best_concurrency import best_concurrency
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
@@ -79,7 +79,7 @@ def _rates(board: Board, settings: ServingSettings) -> Iterator[float]:
     room = available_bytes(requirement, board.memory_bytes)
     for gpus in _GROUPS:
         memory = serving_memory(requirement, Parallelism(tensor=gpus))
-        best = search_concurrency(Server.of(memory, board, room, settings))
+        best = best_concurrency(Server.of(memory, board, room, settings))
         yield best.serving.tokens_per_second.value / gpus if best.serving else 0.0
 
 

@@ -50,6 +50,8 @@ _KV_FORMATS: Final = {"nvidia/Llama-3.1-8B-Instruct-FP8": NumberFormat.FP8}
 class Row:
     """One measurement."""
 
+    file: str
+    """That the row comes from: one series of measurements by one client."""
     model_name: str
     system: str
     requirement: Requirement
@@ -81,7 +83,9 @@ def read_rows(path: Path) -> Iterator[Row]:
 def _row(values: dict[str, str]) -> Row:
     name = values["model_path"]
     weights = NumberFormat(values["precision"] or "bf16")
+    source = values["silicon_data_source"].partition(";")[0]
     return Row(
+        file=source.removeprefix("source_file="),
         model_name=name,
         system=values["system"],
         requirement=Requirement(

@@ -56,6 +56,34 @@ def test_a_boards_own_way_takes_more_than_one_cell() -> None:
     assert all_cells > one + 0.15
 
 
+def test_repeats_of_a_measurement_count_once() -> None:
+    """Forty cells of one round move the fit no further than one does."""
+    one, repeated = (
+        fit_cells([planted("v1", {"L4": 0.4})] * count, Activity.INFERENCE) for count in (1, 40)
+    )
+    assert repeated.beyond("L4", "cnn") == pytest.approx(one.beyond("L4", "cnn"))
+
+
+def test_boards_nobody_measured_share_their_architecture() -> None:
+    """What an L4 and an L40S do beyond their figures tells of other boards of theirs."""
+    plain, faster = (
+        fit_cells([planted(str(each), own) for each in range(20)], Activity.INFERENCE)
+        for own in ({}, {"L4": 0.3, "L40S": 0.3})
+    )
+    gained = {
+        name: faster.beyond_architecture(name, "cnn") - plain.beyond_architecture(name, "cnn")
+        for name in ("Ada", "Hopper")
+    }
+    assert gained["Ada"] > 0.05 > gained["Hopper"]
+
+
+def test_families_nobody_measured_keep_what_is_known_before() -> None:
+    """Encoders go by compute more than graphs do, whatever was measured on a network of another."""
+    fit = fit_cells([planted("v1", {})], Activity.INFERENCE)
+    assert fit.exponent("compute", "diffusion") > fit.exponent("compute", "graph")
+    assert fit.exponent("bandwidth", "diffusion") < fit.exponent("bandwidth", "graph")
+
+
 def test_cells_are_medians_of_one_benchmark(tmp_path: Path) -> None:
     """By GPU, over systems; open results, other scenarios and unknown GPUs are left out."""
     rows = [

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.options import Options
-from evaluation.serving import closed_form_ms, evaluate, is_computed_in_full
+from evaluation.serving import closed_form_ms, evaluate
+from evaluation.serving_apart import is_computed_in_full, readings, server_of, set_apart
 from evaluation.serving_fit import Constants, Linear, fit
 from evaluation.serving_offline import OFFLINE_FILE, offline_rows, predicted
 from evaluation.serving_truth import FILE, Row, read_rows
@@ -15,22 +16,23 @@ from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.serving_settings import ServingSettings
 
 HEADER = (
-    "model_path,system,precision,mode,isl,osl,batch_size,tp_size,pp_size,silicon_ttft_ms,"
-    "silicon_tpot_ms"
+    "silicon_data_source,model_path,system,precision,mode,isl,osl,batch_size,tp_size,pp_size,"
+    "silicon_ttft_ms,silicon_tpot_ms"
 )
 ROWS = (
-    "Qwen/Qwen3-32B,h100_sxm,,agg,1024,1024,8,2,1,154,15.9",
-    "Qwen/Qwen3-32B,h100_sxm,,agg,1024,1024,128,4,1,413,25.6",
-    "meta-llama/Llama-3.1-70B,h100_sxm,fp8,agg,1024,1024,64,8,1,185,15.5",
-    "nvidia/Llama-3.1-8B-Instruct-FP8,h200_sxm,fp8,agg,2000,100,64,1,1,122,9.74",
-    "Qwen/Qwen3-32B,h100_sxm,fp8,disagg,4000,1000,,,,367,8.7",
-    "somebody/else,h100_sxm,fp8,agg,4000,1000,1,1,1,367,8.7",
+    "source_file=a.csv; x=8,Qwen/Qwen3-32B,h100_sxm,,agg,1024,1024,8,2,1,154,15.9",
+    "source_file=a.csv; x=9,Qwen/Qwen3-32B,h100_sxm,,agg,1024,1024,128,4,1,413,25.6",
+    "source_file=b.csv,meta-llama/Llama-3.1-70B,h100_sxm,fp8,agg,1024,1024,64,8,1,185,15.5",
+    "source_file=c.csv,nvidia/Llama-3.1-8B-Instruct-FP8,h200_sxm,fp8,agg,2000,100,64,1,1,122,9.74",
+    "source_file=c.csv,nvidia/Llama-3.1-8B-Instruct-FP8,h200_sxm,fp8,agg,4000,2000,128,1,1,111,23.5",
+    ",Qwen/Qwen3-32B,h100_sxm,fp8,disagg,4000,1000,,,,367,8.7",
+    ",somebody/else,h100_sxm,fp8,agg,4000,1000,1,1,1,367,8.7",
 )
 
 
 @pytest.fixture
 def truth(tmp_path: Path) -> Path:
-    """A folder with six rows, four of which can be judged."""
+    """A folder with seven rows, five of which can be judged."""
     (tmp_path / FILE).write_text("\n".join((HEADER, *ROWS)), "utf-8")
     return tmp_path
 
@@ -44,14 +46,51 @@ def test_rows_tell_their_formats(truth: Path) -> None:
         NumberFormat.BF16,
         NumberFormat.FP8,
         NumberFormat.FP8,
+        NumberFormat.FP8,
     ]
+    assert [row.file for row in rows] == ["a.csv", "a.csv", "b.csv", "c.csv", "c.csv"]
 
 
 def test_prompts_beyond_the_matrix_units_are_noticed(truth: Path) -> None:
-    """2,000 tokens of 64 requests in 1.1 s are more than an H200 computes."""
-    found = [is_computed_in_full(row) for row in read_rows(truth / FILE)]
+    """2,000 tokens of 64 requests in 1.1 s are more than an H200 computes; that file is apart."""
+    rows = list(read_rows(truth / FILE))
 
-    assert found == [True, True, True, False]
+    assert [is_computed_in_full(row) for row in rows] == [True, True, True, False, True]
+    assert set_apart(rows) == {"c.csv"}
+
+
+@pytest.mark.parametrize("ratio", [0.3, 0.7])
+def test_a_cached_share_is_found_again(truth: Path, ratio: float) -> None:
+    """Rows that were made with a prefix cache are explained by it, and by nothing else as well."""
+    rows = [
+        replace(row, tpot_ms=server_of(row, ratio).at(row.concurrency).tpot_ms.value)
+        for row in read_rows(truth / FILE)
+    ]
+    stated, cached, *others = readings(rows)
+
+    assert cached.title.startswith(f"{ratio:.0%} of each prompt")
+    assert cached.distance == pytest.approx(0.0, abs=1e-9)
+    assert all(each.distance > 0.05 for each in (stated, *others))
+
+
+def test_a_pause_of_the_client_is_found_again(truth: Path) -> None:
+    """With half of 64 requests in flight, 64 of them take as long as an answer and a pause."""
+    *_, row = (each for each in read_rows(truth / FILE) if each.concurrency == 64)
+    half = server_of(row).at(32)
+    residence_ms = half.ttft_ms.value + row.requirement.load.output_tokens * half.tpot_ms.value
+    made = replace(row, tpot_ms=half.tpot_ms.value)
+    _, _, pausing, _ = readings([made])
+
+    assert float(pausing.title.split()[0]) == pytest.approx(residence_ms / 1e3, abs=0.125)
+    assert pausing.distance < 0.05
+
+
+def test_requests_of_a_node_are_spread_over_its_replicas(truth: Path) -> None:
+    """Eight requests on eight GPUs, two a model, are two on each model."""
+    first = next(iter(read_rows(truth / FILE)))
+    *_, spread = readings([first])
+
+    assert spread.served == ((first, server_of(first).at(2)),)
 
 
 def test_the_fit_finds_what_rows_were_made_of(truth: Path) -> None:
@@ -81,8 +120,16 @@ def test_errors_are_told_by_group_and_left_out(truth: Path) -> None:
     """With the constants in use."""
     text = "\n".join(evaluate(Options(truth=truth)))
 
-    assert "| computed in full                         | 3 " in text
-    assert "by GPU" in text
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:3]] for line in text.splitlines() if "|" in line
+    ]
+
+    assert ["files that can be computed", "3"] in lines
+    assert ["all", "5"] in lines
+    assert ["by model", "3"] in lines
+    assert ["h200_sxm, answers of 1000 tokens and more", "1"] in lines
+    assert any(line[0].startswith("c: ") and "in a prefix cache" in line[0] for line in lines)
+    assert not any(line[0].startswith("b: ") for line in lines)
     assert f"In use: {Constants.of_product().layer}, {Constants.of_product().request} us" in text
     assert "time to the first token" in text
 

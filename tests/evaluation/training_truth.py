@@ -10,6 +10,7 @@ from typing import Final
 from evaluation.options import Options
 from measured import quantile, table
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.estimate import Interval
 from rightsizer.sizing.requirement import (
     Parallelism,
     Recompute,
@@ -18,7 +19,7 @@ from rightsizer.sizing.requirement import (
     Training,
 )
 from rightsizer.sizing.shape import TransformerDescription, complete
-from rightsizer.sizing.training import TrainingRate, train
+from rightsizer.sizing.training import train
 from rightsizer.sizing.training_settings import TrainingSettings
 
 __all__ = ["FILE", "evaluate", "refitted"]
@@ -94,17 +95,18 @@ def _out_of_sample(rows: Sequence[Row], column: str) -> list[float]:
 def _covered(rows: Sequence[Row], settings: TrainingSettings) -> float:
     within = 0
     for row in rows:
-        rate = _rate(row, settings).tokens_per_second_per_gpu
+        rate = _rate(row, settings)
         within += rate.low <= float(row["tokens_per_s_per_gpu"]) <= rate.high
     return within / len(rows)
 
 
 def _off(row: Row, settings: TrainingSettings) -> float:
-    rate = _rate(row, settings).tokens_per_second_per_gpu.value
+    rate = _rate(row, settings).value
     return abs(math.log(rate / float(row["tokens_per_s_per_gpu"])))
 
 
-def _rate(row: Row, settings: TrainingSettings) -> TrainingRate:
+def _rate(row: Row, settings: TrainingSettings) -> Interval:
+    """Of one GPU."""
     model = complete(TransformerDescription(parameters=float(row["params"])))
     recompute = Recompute.FULL if row["activation_ckpt"] == "True" else Recompute.NONE
     training = Training(
@@ -116,7 +118,8 @@ def _rate(row: Row, settings: TrainingSettings) -> TrainingRate:
     )
     requirement = Requirement(model, Task.TRAINING, training=training)
     layout = Parallelism(data=int(row["n_gpus"]))
-    return train(requirement, built_in().get(row["gpu_key"]), layout, settings)
+    made = train(requirement, built_in().get(row["gpu_key"]), layout, settings)
+    return made.tokens_per_second.scaled(1.0 / layout.gpus)
 
 
 def _line(name: str, errors: Sequence[float], covered: float | None = None) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ LLAMA_8B = published("Llama-3.1-8B")
         Requirement(LLAMA_8B),
         Requirement(LLAMA_8B, Task.TRAINING, Precisions(NumberFormat.FP8)),
         Requirement(LLAMA_8B, Task.FINETUNE_LORA, Precisions(NumberFormat.NF4)),
-        Requirement(LLAMA_8B, load=Load(1, 0, 1, 1, 1, 1), parallel=Parallelism(8, 4, 2)),
+        Requirement(LLAMA_8B, load=Load(1, 0, 1, 1, 1, 1, 0.99), parallel=Parallelism(8, 4, 2)),
         Requirement(Diffusion(2.6e9), Task.TRAINING),
     ],
 )
@@ -43,6 +43,13 @@ def test_what_can_be_is_accepted(requirement: Requirement) -> None:
         (Requirement(LLAMA_8B, load=Load(8, -1)), r"load\.output_tokens: -1 is negative"),
         (Requirement(LLAMA_8B, load=Load(8, 8, 0)), r"load\.concurrency: 0"),
         (Requirement(LLAMA_8B, load=Load(float("nan"))), r"load\.input_tokens: nan"),
+        *(
+            (
+                Requirement(LLAMA_8B, load=Load(prefix_cache_ratio=ratio)),
+                rf"load\.prefix_cache_ratio: {ratio:g} is not from 0 to below 1",
+            )
+            for ratio in (-0.1, 1.0, float("nan"))
+        ),
         (Requirement(LLAMA_8B, parallel=Parallelism(5)), r"parallel\.tensor: 32 heads"),
         (
             Requirement(LLAMA_8B, Task.TRAINING, Precisions(NumberFormat.INT4)),
@@ -55,6 +62,10 @@ def test_what_can_be_is_accepted(requirement: Requirement) -> None:
         (
             Requirement(LLAMA_8B, Task.TRAINING, training=Training(zero_stage=4)),
             r"training\.zero_stage: 4",
+        ),
+        (
+            Requirement(LLAMA_8B, Task.TRAINING, training=Training(8, 4)),
+            r"training\.global_batch: 4 is less than a micro batch of 8",
         ),
         (Requirement(Diffusion(2.6e9), Task.FINETUNE_LORA), r"task: finetune-lora is for"),
         (Requirement(LLAMA_8B, Task.FINETUNE_LORA, lora=Lora(0)), r"lora\.rank: 0"),

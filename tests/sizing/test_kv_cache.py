@@ -4,13 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.sizing.kv_cache import kv_cache, kv_cache_bytes_per_token, kv_cache_format
-from rightsizer.sizing.models import ConvolutionalNetwork
+from rightsizer.sizing.kv_cache import kv_cache, kv_cache_format
+from rightsizer.sizing.models import ConvolutionalNetwork, Model
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from sizing_models import published
 
 BF16 = Precisions()
+SINGLE = Parallelism()
+
+
+def token_bytes_of(model: Model, precision: Precisions, layout: Parallelism = SINGLE) -> float:
+    """While no window has filled."""
+    cache = kv_cache(model, kv_cache_format(precision), layout)
+    return cache.bytes_per_token + cache.windowed_bytes_per_token
 
 
 @pytest.mark.parametrize(
@@ -28,27 +35,27 @@ BF16 = Precisions()
 )
 def test_a_token_takes_what_is_published(name: str, token_bytes: int) -> None:
     """With as many heads of keys as of queries, fewer, one, compressed, and none at all."""
-    assert kv_cache_bytes_per_token(published(name), BF16) == token_bytes
+    assert token_bytes_of(published(name), BF16) == token_bytes
 
 
 @pytest.mark.parametrize(("tensor", "part"), [(1, 1), (2, 2), (8, 8), (16, 8)])
 def test_tensor_parallelism_divides_down_to_one_head(tensor: int, part: int) -> None:
     """Llama 3 has 8 heads of keys; beyond them each GPU keeps one."""
-    found = kv_cache_bytes_per_token(published("Llama-3.1-70B"), BF16, Parallelism(tensor))
+    found = token_bytes_of(published("Llama-3.1-70B"), BF16, Parallelism(tensor))
 
     assert found == 327_680 / part
 
 
 def test_what_latent_attention_keeps_is_not_divided() -> None:
     """It has no heads."""
-    found = kv_cache_bytes_per_token(published("DeepSeek-V3"), BF16, Parallelism(tensor=8))
+    found = token_bytes_of(published("DeepSeek-V3"), BF16, Parallelism(tensor=8))
 
     assert found == 70_272
 
 
 def test_a_pipeline_divides_layers_rounded_up() -> None:
     """61 layers on 4 GPUs are 16 on the fullest."""
-    found = kv_cache_bytes_per_token(published("DeepSeek-V3"), BF16, Parallelism(pipeline=4))
+    found = token_bytes_of(published("DeepSeek-V3"), BF16, Parallelism(pipeline=4))
 
     assert found == 70_272 / 61 * 16
 
@@ -103,4 +110,4 @@ def test_eight_bits_take_half() -> None:
     """Of 16."""
     model = published("Llama-3.1-8B")
 
-    assert kv_cache_bytes_per_token(model, Precisions(kv_cache=NumberFormat.FP8)) == 131_072 / 2
+    assert token_bytes_of(model, Precisions(kv_cache=NumberFormat.FP8)) == 131_072 / 2

@@ -28,6 +28,7 @@ REQUIREMENTS = st.builds(
         Load,
         input_tokens=st.sampled_from([1, 100, 5000]),
         output_tokens=st.sampled_from([1, 64, 2048]),
+        prefix_cache_ratio=st.sampled_from([0.0, 0.5, 0.99]),
     ),
 )
 LAYOUTS = st.builds(
@@ -37,6 +38,7 @@ LAYOUTS = st.builds(
     data=st.sampled_from([1, 3]),
 )
 COUNTS = st.integers(1, 400)
+SHARES = st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=2, max_size=2)
 
 
 def faster(board: Board, factor: float) -> Board:
@@ -96,6 +98,28 @@ def test_longer_prompts_never_make_it_faster(
     before, after = (serve(each, board, layout, count) for each in (requirement, longer))
 
     assert after.tokens_per_second.value <= before.tokens_per_second.value * ALMOST
+
+
+@settings(deadline=None)
+@given(REQUIREMENTS, st.sampled_from(BOARDS), LAYOUTS, COUNTS, SHARES)
+def test_more_of_the_prompts_in_the_cache_never_makes_it_slower(
+    requirement: Requirement, board: Board, layout: Parallelism, count: int, shares: list[float]
+) -> None:
+    """By each latency and by tokens a second; as many requests run at a time."""
+    less, more = (
+        serve(
+            replace(requirement, load=replace(requirement.load, prefix_cache_ratio=each)),
+            board,
+            layout,
+            count,
+        )
+        for each in sorted(shares)
+    )
+
+    assert more.tpot_ms.value <= less.tpot_ms.value * ALMOST
+    assert more.ttft_ms.value <= less.ttft_ms.value * ALMOST
+    assert more.tokens_per_second.value * ALMOST >= less.tokens_per_second.value
+    assert more.running == less.running
 
 
 @settings(deadline=None)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.sizing.estimate import MemoryEstimate
-from rightsizer.sizing.memory import estimate_memory, largest_concurrency
+from rightsizer.sizing.memory import available_bytes, estimate_memory
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.requirement import (
@@ -20,6 +20,7 @@ from rightsizer.sizing.requirement import (
     Task,
     Training,
 )
+from rightsizer.sizing.serving_memory import serving_memory
 from sizing_models import GIB, published
 
 SINGLE = Parallelism()
@@ -159,6 +160,9 @@ def test_computing_more_again_never_needs_more(requirement: Requirement) -> None
 def test_a_larger_gpu_never_serves_fewer(requirement: Requirement, gib: float, more: float) -> None:
     """Requests at a time."""
     serving = replace(requirement, task=Task.INFERENCE)
-    few, many = (largest_concurrency(serving, SINGLE, size * GIB) for size in (gib, gib + more))
+    few, many = (
+        serving_memory(serving, SINGLE).largest_concurrency(available_bytes(serving, size * GIB))
+        for size in (gib, gib + more)
+    )
 
     assert many >= few

@@ -4,13 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.sizing.kv_cache import kv_cache_bytes_per_token
-from rightsizer.sizing.memory import (
-    available_bytes,
-    estimate_memory,
-    fixed_memory,
-    largest_concurrency,
-)
+from rightsizer.sizing.kv_cache import kv_cache
+from rightsizer.sizing.memory import available_bytes, estimate_memory
 from rightsizer.sizing.memory_settings import MemorySettings
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
@@ -47,9 +42,8 @@ def test_the_cache_is_that_of_all_requests() -> None:
     """At their longest."""
     found = estimate_memory(LLAMA_8B, SINGLE, 10)
 
-    assert found.kv_cache_bytes == 10 * 1280 * kv_cache_bytes_per_token(
-        LLAMA_8B.model, LLAMA_8B.precision
-    )
+    one = kv_cache(LLAMA_8B.model, NumberFormat.BF16).bytes_per_token
+    assert found.kv_cache_bytes == 10 * 1280 * one
 
 
 def test_the_load_says_how_many_where_nobody_asks() -> None:
@@ -65,13 +59,6 @@ def test_replicas_share_requests() -> None:
     found = estimate_memory(LLAMA_8B, Parallelism(data=4), 10)
 
     assert found == estimate_memory(LLAMA_8B, SINGLE, 3)
-
-
-def test_what_is_fixed_leaves_out_the_cache() -> None:
-    """And nothing else."""
-    whole = estimate_memory(LLAMA_8B, SINGLE, 16)
-
-    assert fixed_memory(LLAMA_8B, SINGLE, 16) == replace(whole, kv_cache_bytes=0.0)
 
 
 def test_gpus_that_talk_keep_buffers_for_it() -> None:
@@ -91,7 +78,7 @@ def test_the_largest_concurrency_fits_and_one_more_does_not(name: str, layout: P
     """Of requests, one more for each replica."""
     requirement = Requirement(published(name), load=Load(2000, 500))
     room = available_bytes(requirement, 2 * H100)
-    most = largest_concurrency(requirement, layout, 2 * H100)
+    most = serving_memory(requirement, layout).largest_concurrency(room)
 
     assert estimate_memory(requirement, layout, most).total_bytes <= room
     assert estimate_memory(requirement, layout, most + layout.data).total_bytes > room
@@ -100,9 +87,10 @@ def test_the_largest_concurrency_fits_and_one_more_does_not(name: str, layout: P
 def test_what_does_not_fit_serves_nobody() -> None:
     """A 70B model on one GPU in 16 bits."""
     large = Requirement(published("Llama-3.1-70B"))
+    room = available_bytes(large, H100)
 
-    assert largest_concurrency(large, SINGLE, H100) == 0
-    assert largest_concurrency(large, Parallelism(tensor=4), H100) > 100
+    assert serving_memory(large, SINGLE).largest_concurrency(room) == 0
+    assert serving_memory(large, Parallelism(tensor=4)).largest_concurrency(room) > 100
 
 
 def test_serving_leaves_a_tenth_free() -> None:

@@ -9,6 +9,7 @@ import pytest
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.candidates import Filter
 from rightsizer.sizing.layouts import PlanSettings
 from rightsizer.sizing.memory import available_bytes, estimate_memory
 from rightsizer.sizing.models import ConvolutionalNetwork, VisionTransformer
@@ -24,6 +25,7 @@ from rightsizer.sizing.requirement import (
     Training,
 )
 from rightsizer.sizing.serving import serve
+from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.validation import validation_steps
 from sizing_models import published
 
@@ -203,6 +205,19 @@ def test_the_load_at_the_end_of_the_growth_takes_as_many_gpus_as_a_plan_of_it() 
     assert counts == sorted(set(counts))
 
 
+def test_a_load_that_misses_its_latency_is_spread_over_as_few_replicas_as_meet_it() -> None:
+    """One fewer would not."""
+    load = Load(2000, 300, concurrency=600, tpot_ms=30.0)
+    requirement = Requirement(SMALL, load=load, gpus=("H200-SXM-141GB",))
+    best = PLANNER.plan(requirement).candidates[0]
+    fewer = replace(best.layout, data=best.layout.data - 1)
+    short = PLANNER.plan(replace(requirement, parallel=fewer)).candidates[0]
+
+    assert best.fits
+    assert best.layout.data > 1
+    assert [each.by for each in short.rejections] == [Filter.BANDWIDTH]
+
+
 @pytest.mark.parametrize("load", [Load(), Load(tpot_ms=50.0)])
 def test_a_load_that_tells_no_amount_does_not_grow(load: Load) -> None:
     """There is nothing to multiply."""
@@ -244,7 +259,7 @@ def test_tensor_parallel_training_wants_links() -> None:
 
 def test_the_search_stops_at_the_most_gpus() -> None:
     """What would take more is told so."""
-    planner = replace(PLANNER, settings=PlanSettings(gpu_maximum=4))
+    planner = replace(PLANNER, settings=SizingSettings(plan=PlanSettings(gpu_maximum=4)))
     requirement = Requirement(LARGE, load=Load(tokens_per_second=50_000), gpus=(H100,))
     found = planner.plan(requirement).candidates[0]
 
@@ -300,7 +315,7 @@ def test_a_plan_is_checked_at_its_load_and_above_it() -> None:
     assert "at most 50 ms between tokens" in steps[2].expect
     made = best.rate.tokens_per_second
     assert made is not None
-    assert f"{made.low:.4g} to {made.high:.4g} tokens/s" in steps[2].expect
+    assert f"{made.low:,.0f} to {made.high:,.0f} tokens/s" in steps[2].expect
 
 
 def test_a_single_request_is_checked_once() -> None:

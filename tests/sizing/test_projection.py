@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.precision import Precision
 from rightsizer.domain.errors import RequirementError, UsageError
+from rightsizer.sizing.mig import BusyShares, slice_rate
 from rightsizer.sizing.place import Place, find_place
 from rightsizer.sizing.profile import ComputeFormat, Profile, Shares
 from rightsizer.sizing.projection import project
@@ -119,6 +121,23 @@ def test_slice_loses_less_than_its_share_where_little_is_used() -> None:
     full = project(profile(tensor_active=1.0, dram_active=0.0), at(f"{H100}:1g.10gb"))
     assert light.time_ratio.value < 3.0
     assert full.time_ratio.value == pytest.approx(132 / 16 / 1.05)
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.sampled_from(["1g.6gb", "2g.12gb"]))
+def test_a_slice_does_what_is_told_of_slices(compute: float, rest: float, name: str) -> None:
+    """One arithmetic: an A30's clock falls under large products, that of a slice alone does not."""
+    board = at("A30").board
+    shares = BusyShares(compute, (1.0 - compute) * rest, matrix_ratio=compute)
+    eta = (board.achieved(Precision.BF16) or 0.0) / (board.peak(Precision.BF16) or 1.0)
+    measured = profile(
+        "A30",
+        tensor_active=compute * eta,
+        dram_active=shares.bandwidth_ratio * board.achievable_bandwidth_ratio,
+        sm_clock_ratio=1.0,
+    )
+    cut = next(each for each in board.mig_profiles if each.name == name)
+    found = project(measured, at(f"A30:{name}")).time_ratio.value
+    assert 1.0 / found == pytest.approx(slice_rate(board, cut, shares).value, rel=1e-6)
 
 
 def test_memory_must_fit() -> None:

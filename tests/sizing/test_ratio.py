@@ -13,7 +13,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.ratio_table import RatioFit, built_in_ratios
 from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.llm_capacity import llm_tokens_per_second
+from rightsizer.sizing.llm_capacity import LARGE, SMALL, llm_tokens_per_second
 from rightsizer.sizing.ratio import error_kind, is_no_worse, throughput_ratio
 from rightsizer.sizing.workload_family import (
     WORKLOADS,
@@ -77,6 +77,41 @@ def test_boards_short_of_memory_fall_behind_at_language_models() -> None:
     assert llm_tokens_per_second(roomy, formats) > 1.5 * llm_tokens_per_second(short, formats)
 
 
+def test_a_latency_bound_costs_slow_memory() -> None:
+    """An L40S loses more to it than an H100, whose steps are shorter; the default lies between."""
+    short, long = (built_in().get(key) for key in ("L40S", "H100-SXM5-80GB"))
+    offline, server, both = (
+        throughput_ratio(parse_workload(f"inference-llm{name}"), short, long, TABLE).value
+        for name in ("-offline", "-server", "")
+    )
+    assert offline < both < server
+
+
+def test_small_models_need_less_memory_bandwidth() -> None:
+    """Long prompts on a small model are computed: memory that is twice as fast hardly helps."""
+    board = built_in().get("H100-SXM5-80GB")
+    faster = replace(
+        board, memory_bandwidth_bytes_per_second=2 * board.memory_bandwidth_bytes_per_second
+    )
+    formats = (Precision.FP8,)
+    large, small = (
+        llm_tokens_per_second(faster, formats, model) / llm_tokens_per_second(board, formats, model)
+        for model in (LARGE, SMALL)
+    )
+    assert 1.0 < small < large < 2.0
+
+
+def test_eight_bit_integers_count_in_part_where_there_is_no_fp8() -> None:
+    """An H100's lead over an A100 is between those in 16 bits and fp8, and in 8 bits on both."""
+    workload = parse_workload("inference-llm")
+    a100, h100 = (built_in().get(key) for key in ("A100-SXM4-80GB", "H100-SXM5-80GB"))
+    fp8, best, int8 = (
+        throughput_ratio(workload, a100, h100, TABLE, precision).value
+        for precision in (Precision.FP8, None, Precision.INT8)
+    )
+    assert fp8 > best > int8 > 1.5
+
+
 def test_a_format_that_only_one_board_has_widens_the_gap() -> None:
     """In fp8, which an A100 unpacks to 16 bits, an H100 leads by more than in 16 bits."""
     workload = parse_workload("training-llm")
@@ -115,6 +150,7 @@ def test_a_fit_adds_what_is_known_of_family_and_board() -> None:
     assert fit.exponent("power", Family.LLM) == 0.3
     assert fit.beyond("T4", Family.CNN) == pytest.approx(-0.1)
     assert fit.beyond("L4", Family.CNN) == 0.0
+    assert fit.beyond_architecture("Turing", Family.CNN) == 0.0
 
 
 def test_more_of_a_figure_never_slows() -> None:

@@ -4,15 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.best_concurrency import Limit, best_concurrency
+from rightsizer.sizing.best_concurrency import best_concurrency
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import ConvolutionalNetwork, Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.pass_cost import Bound
 from rightsizer.sizing.requirement import Load, Parallelism, Precisions, Requirement
-from rightsizer.sizing.serving import serve
+from rightsizer.sizing.serving import Server, serve
+from rightsizer.sizing.serving_memory import serving_memory
 
 BOARDS = built_in().boards
 H100, A100, L40S, T4 = (BOARDS[key] for key in ("H100-SXM5-80GB", "A100-SXM4-80GB", "L40S", "T4"))
@@ -71,6 +73,23 @@ def test_prompts_of_others_take_their_turns() -> None:
 
     assert short.tpot_ms.value > 1.5 * long.tpot_ms.value
     assert short.bound is Bound.COMPUTE
+
+
+def test_cached_prefixes_are_looked_at_and_not_computed() -> None:
+    """Three quarters of 8,192 tokens: a quarter of the products, 7/16 of attention's, all reads."""
+    load = {"input_tokens": 8192.0, "output_tokens": 256.0, "concurrency": 8.0}
+    plain, cached = (
+        Server.of(serving_memory(asked(LLAMA_8B, prefix_cache_ratio=ratio, **load), SINGLE), H100)
+        for ratio in (0.0, 0.75)
+    )
+    attended = plain.forward.attention.of_prompt(8192).seconds
+    products = plain.prompt.compute - attended
+
+    assert cached.prompt.compute == pytest.approx(products / 4 + attended * 7 / 16, rel=0.05)
+    assert cached.at(8).ttft_ms.value < 0.5 * plain.at(8).ttft_ms.value
+    assert cached.at(8).tpot_ms.value < 0.8 * plain.at(8).tpot_ms.value
+    assert cached.memory.at(8) == plain.memory.at(8)
+    assert cached.forward.decode(8, 8192) == plain.forward.decode(8, 8192)
 
 
 def test_a_full_cache_makes_requests_wait() -> None:
@@ -143,6 +162,35 @@ def test_a_board_without_fp8_units_saves_reads_alone() -> None:
     assert fast[1] < 0.85 * fast[0]
 
 
+def test_four_bits_are_computed_where_there_are_units_for_them() -> None:
+    """A B200 makes prompts faster with each narrower format, an H100 unpacks 4 bits to 16."""
+    load = {"input_tokens": 8192.0, "output_tokens": 16.0}
+    forms = (NumberFormat.NVFP4, NumberFormat.FP8, NumberFormat.BF16)
+    b200, h100 = (
+        [serve(asked(LLAMA_8B, each, **load), board, SINGLE, 1).ttft_ms.value for each in forms]
+        for board in (BOARDS["B200"], H100)
+    )
+
+    assert b200[0] < b200[1] < b200[2]
+    assert h100[1] < h100[0] < h100[2]
+
+
+@pytest.mark.parametrize("key", ["H100-SXM5-80GB", "H200-SXM-141GB", "B200", "GB200"])
+@pytest.mark.parametrize("prompt", [1024.0, 8192.0])
+def test_more_than_the_memory_holds_wait_for_those_that_run(key: str, prompt: float) -> None:
+    """A tenfold of what runs makes no token slower, and the first one later by nine answers."""
+    requirement = asked(LLAMA_70B, NumberFormat.FP8, input_tokens=prompt, output_tokens=1024.0)
+    layout = Parallelism(tensor=2)
+    full = Server.of(serving_memory(requirement, layout), BOARDS[key])
+    runs = full.capacity.requests
+    fitting, waiting = full.at(runs), full.at(10 * runs)
+    answer_ms = 1024 * fitting.tpot_ms.value
+
+    assert waiting.tpot_ms == fitting.tpot_ms
+    assert waiting.tokens_per_second == fitting.tokens_per_second
+    assert waiting.ttft_ms.value - fitting.ttft_ms.value == pytest.approx(9 * answer_ms, rel=0.05)
+
+
 def test_a_format_that_is_unpacked_whole_is_slower_than_16_bits() -> None:
     """Bitsandbytes writes a copy in 16 bits and reads it again; AWQ does not."""
     plain, nf4, int4 = (
@@ -164,11 +212,13 @@ def test_a_sliding_window_bounds_what_is_read() -> None:
 
 
 def test_an_encoder_has_no_second_token() -> None:
-    """Each request is one pass, and input tokens are what counts."""
+    """Each request is one pass, input tokens are what counts, and nothing is kept of them."""
     requirement = asked(BERT, input_tokens=512.0)
+    caching = asked(BERT, input_tokens=512.0, prefix_cache_ratio=0.9)
     one, many = (serve(requirement, L40S, SINGLE, count) for count in (1, 64))
 
     assert many.tpot_ms.value == 0.0
+    assert many == serve(caching, L40S, SINGLE, 64)
     assert many.tokens_per_second.value == pytest.approx(64 * 512 / (many.ttft_ms.value / 1e3))
     assert many.tokens_per_second.value > one.tokens_per_second.value
 
@@ -189,12 +239,16 @@ def test_a_network_of_images_serves_no_tokens() -> None:
         serve(Requirement(ConvolutionalNetwork(2.5e7, 8.2e9)), H100, SINGLE, 1)
 
 
+def server(requirement: Requirement, board: Board, room: float) -> Server:
+    """One board with so many bytes to fill."""
+    return Server.of(serving_memory(requirement, SINGLE), board, room)
+
+
 def test_latencies_bound_the_best_concurrency() -> None:
     """One more request would break what bounds it."""
     requirement = asked(LLAMA_8B, input_tokens=1024.0, output_tokens=256.0, tpot_ms=15.0)
-    best = best_concurrency(requirement, H100, SINGLE, available_bytes(requirement, 8.5e10))
+    best = best_concurrency(server(requirement, H100, available_bytes(requirement, 8.5e10)))
 
-    assert best.limit is Limit.TPOT
     assert best.serving is not None
     assert best.serving.tpot_ms.value <= 15.0
     assert serve(requirement, H100, SINGLE, best.requests + 1).tpot_ms.value > 15.0
@@ -203,33 +257,23 @@ def test_latencies_bound_the_best_concurrency() -> None:
 def test_a_first_token_may_bound_it_too() -> None:
     """Prompts queue for the matrix units."""
     requirement = asked(LLAMA_8B, input_tokens=8192.0, output_tokens=256.0, ttft_ms=600.0)
-    best = best_concurrency(requirement, H100, SINGLE, available_bytes(requirement, 8.5e10))
+    best = best_concurrency(server(requirement, H100, available_bytes(requirement, 8.5e10)))
 
-    assert best.limit is Limit.TTFT
-    assert best.requests >= 1
+    assert best.serving is not None
+    assert best.serving.ttft_ms.value <= 600.0
+    assert serve(requirement, H100, SINGLE, best.requests + 1).ttft_ms.value > 600.0
 
 
 def test_without_latencies_memory_or_the_engine_bounds_it() -> None:
     """Offline, each request adds to the throughput."""
     requirement = asked(LLAMA_8B)
-    small, large = (best_concurrency(requirement, H100, SINGLE, room) for room in (2.5e10, 1.5e11))
+    small, large = (best_concurrency(server(requirement, H100, each)) for each in (2.5e10, 1.5e11))
 
-    assert (small.limit, large.limit) == (Limit.MEMORY, Limit.ENGINE)
     assert 0 < small.requests < large.requests == 256
 
 
 def test_a_model_that_does_not_fit_has_no_best_concurrency() -> None:
-    """And says that memory is why."""
-    best = best_concurrency(asked(LLAMA_70B), T4, SINGLE, 1.4e10)
+    """Not even of one request."""
+    best = best_concurrency(server(asked(LLAMA_70B), T4, 1.4e10))
 
-    assert (best.requests, best.serving, best.limit) == (0, None, Limit.MEMORY)
-
-
-@pytest.mark.parametrize(("target", "reaches"), [(None, None), (1e3, True), (1e6, False)])
-def test_whether_a_throughput_is_reached_is_told(
-    target: float | None, *, reaches: bool | None
-) -> None:
-    """So that whoever plans adds replicas."""
-    requirement = replace(asked(LLAMA_8B), load=Load(tokens_per_second=target))
-
-    assert best_concurrency(requirement, H100, SINGLE, 7e10).reaches_target is reaches
+    assert (best.requests, best.serving) == (0, None)

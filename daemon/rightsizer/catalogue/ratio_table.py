@@ -23,6 +23,8 @@ class RatioFit:
     """What a family's differ from those of all."""
     boards: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By board: logarithms of what it does beyond its figures, in all and in single families."""
+    architectures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The same that all boards of an architecture have in common."""
     errors: Mapping[str, float] = field(default_factory=dict)
     """Logarithms of the factor that 90 % of ratios are within, by how much is known of them."""
 
@@ -33,8 +35,11 @@ class RatioFit:
 
     def beyond(self, board: str, family: str) -> float:
         """What a board does beyond its figures, as a logarithm; 0 where nobody has measured it."""
-        known = self.boards.get(board, {})
-        return known.get(_ALL, 0.0) + known.get(family, 0.0)
+        return _own(self.boards, board, family)
+
+    def beyond_architecture(self, architecture: str, family: str) -> float:
+        """The same that all boards of an architecture have in common."""
+        return _own(self.architectures, architecture, family)
 
     def has_measured(self, board: str, family: str | None = None) -> bool:
         """Whether the board is among those measured, in a family where one is named."""
@@ -54,6 +59,11 @@ class RatioTable:
         """The table of a parsed file of the packaged form."""
         fits = {name: RatioFit(**entry) for name, entry in data["activities"].items()}
         return cls(fits, data["source"])
+
+
+def _own(ways: Mapping[str, Mapping[str, float]], name: str, family: str) -> float:
+    known = ways.get(name, {})
+    return known.get(_ALL, 0.0) + known.get(family, 0.0)
 
 
 @cache

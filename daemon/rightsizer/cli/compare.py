@@ -2,22 +2,22 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.ratio_table import built_in_ratios
-from rightsizer.cli.command import Command
+from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.output import say
 from rightsizer.cli.question_file import Question, read_questions
 from rightsizer.domain.errors import RequirementError, RightsizerError, UsageError
 from rightsizer.sizing.estimate import Interval
-from rightsizer.sizing.ratio import throughput_ratio
+from rightsizer.sizing.place import Place, find_place
+from rightsizer.sizing.place_ratio import place_ratio
 from rightsizer.sizing.workload_family import (
     WORKLOADS,
     Workload,
@@ -27,11 +27,14 @@ from rightsizer.sizing.workload_family import (
 
 __all__ = ["COMMAND"]
 
+_Find = Callable[[str], Place]
+
 _DESCRIPTION = f"""\
 Tell the throughput of one GPU over that of another at a kind of workload, each in its best usable
 number format and as many of either, with the interval that it lies in with a probability of 90 %.
-GPUs are named by catalogue key or NVML name. Ratios are derived from datasheets and results of
-MLCommons; they are not verified by MLCommons.
+GPUs are named by catalogue key or NVML name, MIG slices like A100-SXM4-80GB:1g.10gb; neighbors of
+slices idle. Ratios are derived from datasheets and results of MLCommons; they are not verified by
+MLCommons.
 
 Workloads: {", ".join(WORKLOADS)}.
 
@@ -47,19 +50,17 @@ _NEEDED: Final = _KEYS[:3]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two boards at one workload."""
+    """Two places at one workload."""
 
     workload: Workload
-    board: Board
-    other: Board
+    place: Place
+    other: Place
     precision: Precision | None
 
     @property
     def ratio(self) -> Interval:
         """The other's throughput over the first's."""
-        return throughput_ratio(
-            self.workload, self.board, self.other, built_in_ratios(), self.precision
-        )
+        return place_ratio(self.workload, self.place, self.other, built_in_ratios(), self.precision)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--catalogue", type=Path, metavar="FILE", help="YAML file that changes or adds boards"
     )
+    add_config_flag(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; ratios")
 
 
@@ -85,17 +87,19 @@ def run(arguments: argparse.Namespace) -> int:
         RequirementError: the file cannot be read, or its only question is wrong.
         UsageError: a GPU is unknown, or flags are missing or beside a file.
     """
-    catalogue = read_catalogue(arguments.catalogue)
+    settings = settings_of(arguments)
+    catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
+    find = partial(find_place, catalogue, memory_settings=settings.sizing.memory)
     given = {key: value for key in _KEYS if (value := getattr(arguments, key)) is not None}
     if arguments.file is None:
-        answers, is_list = [_form(_of_flags(given, catalogue))], False
+        answers, is_list = [_form(_of_flags(given, find))], False
     elif given:
         raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
     else:
         asked = read_questions(arguments.file)
         is_list = asked.is_list
         ask = _form_or_error if is_list else _asked_form
-        answers = [ask(question, catalogue) for question in asked.questions]
+        answers = [ask(question, find) for question in asked.questions]
     if arguments.json:
         say(json.dumps(answers if is_list else answers[0], indent=1))
     else:
@@ -103,19 +107,19 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_flags(given: Mapping[str, str], catalogue: Catalogue) -> Comparison:
+def _of_flags(given: Mapping[str, str], find: _Find) -> Comparison:
     missing = [f"--{key}" for key in _NEEDED if key not in given]
     if missing:
         raise UsageError(
             f"{', '.join(missing)}: is missing; give --workload, --from and --to, or a FILE"
         )
     try:
-        return _comparison(given, catalogue)
+        return _comparison(given, find)
     except RequirementError as error:
         raise UsageError(f"--{error}") from None
 
 
-def _asked_form(question: Question, catalogue: Catalogue) -> dict[str, Any]:
+def _asked_form(question: Question, find: _Find) -> dict[str, Any]:
     row = question.row
     row.refuse_unknown(_KEYS)
     texts = {key: row.needed_text(key) for key in _NEEDED}
@@ -123,31 +127,31 @@ def _asked_form(question: Question, catalogue: Catalogue) -> dict[str, Any]:
         texts["precision"] = row.needed_text("precision")
     question.refuse()
     try:
-        return _form(_comparison(texts, catalogue))
+        return _form(_comparison(texts, find))
     except RequirementError as error:
         raise question.placed(error) from None
 
 
-def _form_or_error(question: Question, catalogue: Catalogue) -> dict[str, Any]:
+def _form_or_error(question: Question, find: _Find) -> dict[str, Any]:
     try:
-        return _asked_form(question, catalogue)
+        return _asked_form(question, find)
     except RightsizerError as error:
         return {"error": str(error)}
 
 
-def _comparison(texts: Mapping[str, str], catalogue: Catalogue) -> Comparison:
+def _comparison(texts: Mapping[str, str], find: _Find) -> Comparison:
     return Comparison(
         parse_workload(texts["workload"]),
-        _board(texts, "from", catalogue),
-        _board(texts, "to", catalogue),
+        _place(texts, "from", find),
+        _place(texts, "to", find),
         parse_precision(texts["precision"]) if "precision" in texts else None,
     )
 
 
-def _board(texts: Mapping[str, str], key: str, catalogue: Catalogue) -> Board:
+def _place(texts: Mapping[str, str], key: str, find: _Find) -> Place:
     try:
-        return catalogue.get(texts[key])
-    except UsageError as error:
+        return find(texts[key])
+    except (RequirementError, UsageError) as error:
         raise RequirementError(f"{key}: {error}") from None
 
 
@@ -155,8 +159,8 @@ def _form(comparison: Comparison) -> dict[str, Any]:
     ratio = comparison.ratio
     return {
         "workload": comparison.workload.name,
-        "from": comparison.board.key,
-        "to": comparison.other.key,
+        "from": comparison.place.name,
+        "to": comparison.other.name,
         "ratio": ratio.value,
         "ratio_low": ratio.low,
         "ratio_high": ratio.high,

@@ -7,10 +7,14 @@ from typing import Any
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
-from rightsizer.cli.command import Command
+from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.output import say
-from rightsizer.cli.plan_text import measured_text, plan_text
+from rightsizer.cli.plan_measured_text import measured_text
+from rightsizer.cli.plan_text import plan_text
+from rightsizer.cli.plan_title import title_lines
 from rightsizer.domain.errors import UsageError
+from rightsizer.edge.whole_file import WholeFile
+from rightsizer.publish.report.plan_document import PlanPage, plan_document
 from rightsizer.runtime.plan_answer import Answer, answers
 from rightsizer.runtime.plan_file import PlanFile, read_plan_file
 from rightsizer.runtime.plan_form import measured_form, plan_form
@@ -59,13 +63,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--catalogue",
         type=Path,
         metavar="FILE",
-        help="YAML file that changes or adds boards, as for 'rightsizer catalogue'",
+        help="YAML file that changes or adds boards, as for 'rightsizer catalogue'; without it "
+        "catalogue.boards_file of the configuration",
     )
     parser.add_argument(
         "--prices",
         type=Path,
         metavar="FILE",
-        help="YAML file that changes or adds prices, in dollars per GPU-hour",
+        help="YAML file that changes or adds prices, in dollars per GPU-hour; without it "
+        "catalogue.prices_file of the configuration",
+    )
+    add_config_flag(parser)
+    parser.add_argument(
+        "--html", type=Path, metavar="OUT", help="write the plan as one page of HTML too"
     )
     parser.add_argument("--all", action="store_true", help="list all candidates, rejected ones too")
     parser.add_argument(
@@ -80,14 +90,18 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         RequirementError: the file cannot be read, or its only requirement is wrong.
-        ConfigurationError: a file of boards or prices has faults.
+        ConfigurationError: the configuration, or a file of boards or prices, has faults.
         RecordingError: the recording cannot be read.
     """
-    catalogue = read_catalogue(arguments.catalogue)
-    planner = Planner(catalogue, read_prices(arguments.prices, catalogue))
+    settings = settings_of(arguments)
+    catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
+    prices = read_prices(arguments.prices or settings.catalogue.prices_path, catalogue)
+    planner = Planner(catalogue, prices, settings.sizing)
     file = read_plan_file(arguments.file)
     found = answers(file, planner)
     measured = _measured(arguments, file, found, planner, catalogue)
+    if arguments.html is not None:
+        _write_html(arguments.html, arguments.file, found)
     if arguments.json:
         forms = [_form(each) for each in found]
         if measured is not None:
@@ -99,6 +113,22 @@ def run(arguments: argparse.Namespace) -> int:
         parts.append(measured_text(measured))
     say("\n\n".join(parts))
     return 0
+
+
+def _write_html(path: Path, asked: Path, found: tuple[Answer, ...]) -> None:
+    if path.resolve() == asked.resolve():
+        raise UsageError(f"--html {path}: is the file of requirements; name another file")
+    pages = [
+        PlanPage(
+            (f"GPU plan {place} of {asked.name}",)
+            if answer.plan is None
+            else tuple(title_lines(answer.plan.requirement, ())),
+            _form(answer),
+        )
+        for place, answer in enumerate(found, 1)
+    ]
+    with WholeFile(path, "plan") as out:
+        out.write(plan_document(pages).encode())
 
 
 def _form(answer: Answer) -> dict[str, Any]:

@@ -4,17 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from rightsizer.cli.aligned import aligned
+from rightsizer.cli.plan_figures import NOTHING, dollars, middle, number, range_text, unit_of
 from rightsizer.sizing.candidates import Candidate
-from rightsizer.sizing.estimate import Interval
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Requirement
+from rightsizer.sizing.requirement import Parallelism, Requirement
 
-__all__ = ["candidate_table", "dollars", "interval_text", "number"]
+__all__ = ["candidate_table", "layout_text"]
 
-_NOTHING: Final = "-"
 _GIB: Final = 2.0**30
-_THREE_DIGITS: Final = 100
-_CENTS: Final = 0.1
 
 _Column = tuple[str, Callable[[Candidate], str]]
 
@@ -26,40 +23,26 @@ def candidate_table(requirement: Requirement, candidates: Iterable[Candidate]) -
     return aligned([name for name, _ in columns], rows, left=_LEFT)
 
 
-def number(value: float | None) -> str:
-    """Three digits, or all of a whole one."""
-    if value is None:
-        return _NOTHING
-    is_plain = value >= _THREE_DIGITS or value == int(value)
-    return f"{value:,.0f}" if is_plain else f"{value:.3g}"
-
-
-def interval_text(interval: Interval | None) -> str:
-    """`1,083 to 2,551`."""
-    if interval is None:
-        return _NOTHING
-    return f"{number(interval.low)} to {number(interval.high)}"
-
-
-def dollars(value: float | None) -> str:
-    """Cents, and what is less than ten of them in two digits."""
-    if value is None:
-        return _NOTHING
-    return f"{value:,.2f}" if value >= _CENTS or not value else f"{value:.2g}"
+def layout_text(layout: Parallelism) -> str:
+    """`tensor 4, data 2`: what is more than one."""
+    parts = (("tensor", layout.tensor), ("pipeline", layout.pipeline), ("data", layout.data))
+    return ", ".join(f"{name} {count}" for name, count in parts if count > 1) or "one"
 
 
 def _columns(requirement: Requirement) -> Sequence[_Column]:
-    unit = "tokens" if isinstance(requirement.model, Transformer) else "samples"
+    unit = unit_of(requirement.model)
     speed: tuple[_Column, ...] = (
-        (f"{unit}/s", lambda each: _middle(each.rate.tokens_per_second)),
-        ("90 % within", lambda each: interval_text(each.rate.tokens_per_second)),
+        (f"{unit}/s", lambda each: middle(each.rate.tokens_per_second)),
+        ("90 % within", lambda each: range_text(each.rate.tokens_per_second)),
     )
     cost: tuple[_Column, ...] = (
         ("$/h", lambda each: dollars(each.dollars_per_hour)),
-        (f"$/M {unit}", lambda each: dollars(each.work_dollars)),
+        ("$/M", lambda each: dollars(each.work_dollars)),
     )
     if requirement.task.trains:
-        return (*_PLACE, *speed, *_TRAINING, *cost)
+        is_counted = requirement.training.tokens is not None
+        run = _RUN if is_counted else ()
+        return (*_PLACE, *speed, _MFU, *run, *cost)
     if isinstance(requirement.model, Transformer):
         return (*_PLACE, _REQUESTS, *speed, _FIRST, _BETWEEN, *cost)
     return (*_PLACE, _BATCH, *speed, _ANSWER, *cost)
@@ -70,29 +53,30 @@ def _layout(candidate: Candidate) -> str:
     return f"{layout.tensor}x{layout.pipeline}x{layout.data}"
 
 
-def _middle(interval: Interval | None) -> str:
-    return _NOTHING if interval is None else number(interval.value)
-
-
 def _mfu(candidate: Candidate) -> str:
     ratio = candidate.rate.mfu_ratio
-    return _NOTHING if ratio is None else f"{ratio:.0%}"
+    return NOTHING if ratio is None else f"{ratio:.0%}"
 
 
-_LEFT: Final = frozenset({"GPUs", "layout", "90 % within"})
+def _run_dollars(candidate: Candidate) -> str:
+    hourly, hours = candidate.dollars_per_hour, candidate.rate.training_hours
+    return NOTHING if hourly is None or hours is None else number(hourly * hours.value)
+
+
+_LEFT: Final = frozenset({"GPUs", "TxPxD", "90 % within"})
 _PLACE: Final[tuple[_Column, ...]] = (
-    ("rank", lambda each: _NOTHING if each.rank is None else str(each.rank)),
+    ("#", lambda each: NOTHING if each.rank is None else str(each.rank)),
     ("GPUs", lambda each: f"{each.count} x {each.gpu}"),
-    ("layout", _layout),
-    ("GiB", lambda each: f"{'?' * each.is_memory_tight}{each.memory.total_bytes / _GIB:.1f}"),
-    ("free", lambda each: f"{each.memory_headroom_ratio:.0%}"),
+    ("TxPxD", _layout),
+    ("GiB", lambda each: f"{'?' * each.is_memory_tight}{each.memory.total_bytes / _GIB:.0f}"),
 )
-_REQUESTS: Final[_Column] = ("requests", lambda each: number(each.rate.concurrency))
+_REQUESTS: Final[_Column] = ("in flight", lambda each: number(each.rate.concurrency))
 _BATCH: Final[_Column] = ("batch", lambda each: number(each.rate.concurrency))
-_FIRST: Final[_Column] = ("TTFT ms", lambda each: _middle(each.rate.ttft_ms))
-_BETWEEN: Final[_Column] = ("TPOT ms", lambda each: _middle(each.rate.tpot_ms))
-_ANSWER: Final[_Column] = ("batch ms", lambda each: _middle(each.rate.ttft_ms))
-_TRAINING: Final[tuple[_Column, ...]] = (
-    ("MFU", _mfu),
-    ("hours", lambda each: _middle(each.rate.training_hours)),
+_FIRST: Final[_Column] = ("TTFT", lambda each: middle(each.rate.ttft_ms))
+_BETWEEN: Final[_Column] = ("TPOT", lambda each: middle(each.rate.tpot_ms))
+_ANSWER: Final[_Column] = ("batch ms", lambda each: middle(each.rate.ttft_ms))
+_MFU: Final[_Column] = ("MFU", _mfu)
+_RUN: Final[tuple[_Column, ...]] = (
+    ("hours", lambda each: middle(each.rate.training_hours)),
+    ("$/run", _run_dollars),
 )

@@ -2,19 +2,22 @@
 
 import argparse
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
-from rightsizer.cli.command import Command
+from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.output import say
 from rightsizer.cli.project_form import LEGEND, answer_form, answers_text
-from rightsizer.cli.project_request import answer_question
+from rightsizer.cli.project_request import Answer, answer_question
 from rightsizer.cli.question_file import Question, read_questions
 from rightsizer.domain.errors import RightsizerError
 
 __all__ = ["COMMAND"]
+
+_Ask = Callable[[Question], tuple[Answer, ...]]
 
 _DESCRIPTION = """\
 Project what was measured on one GPU to others, or to MIG slices of one: how long the same work
@@ -43,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--catalogue", type=Path, metavar="FILE", help="YAML file that changes or adds boards"
     )
+    add_config_flag(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; bytes, ratios")
 
 
@@ -53,33 +57,35 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigurationError: the catalogue file has faults.
         RequirementError: the file cannot be read, or its only question is wrong.
     """
-    catalogue = read_catalogue(arguments.catalogue)
+    settings = settings_of(arguments)
+    catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     asked = read_questions(arguments.file)
+    ask = partial(answer_question, catalogue=catalogue, settings=settings.sizing.memory)
     if arguments.json:
         if not asked.is_list:
-            say(json.dumps(_form(asked.questions[0], catalogue), indent=1))
+            say(json.dumps(_form(asked.questions[0], ask), indent=1))
         else:
-            say(json.dumps([_form_or_error(each, catalogue) for each in asked.questions], indent=1))
+            say(json.dumps([_form_or_error(each, ask) for each in asked.questions], indent=1))
         return 0
-    texts = [_text(each, catalogue, may_fail=asked.is_list) for each in asked.questions]
+    texts = [_text(each, ask, may_fail=asked.is_list) for each in asked.questions]
     say("\n\n".join([*texts, LEGEND]))
     return 0
 
 
-def _form(question: Question, catalogue: Catalogue) -> list[dict[str, Any]]:
-    return [answer_form(answer) for answer in answer_question(question, catalogue)]
+def _form(question: Question, ask: _Ask) -> list[dict[str, Any]]:
+    return [answer_form(answer) for answer in ask(question)]
 
 
-def _form_or_error(question: Question, catalogue: Catalogue) -> Any:
+def _form_or_error(question: Question, ask: _Ask) -> Any:
     try:
-        return _form(question, catalogue)
+        return _form(question, ask)
     except RightsizerError as error:
         return {"error": str(error)}
 
 
-def _text(question: Question, catalogue: Catalogue, *, may_fail: bool) -> str:
+def _text(question: Question, ask: _Ask, *, may_fail: bool) -> str:
     try:
-        return answers_text(answer_question(question, catalogue))
+        return answers_text(ask(question))
     except RightsizerError as error:
         if not may_fail:
             raise

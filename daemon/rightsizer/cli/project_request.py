@@ -1,12 +1,14 @@
 """What `rightsizer project` is asked: a measured profile and where it would run."""
 
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.row import Row
 from rightsizer.cli.question_file import Question
 from rightsizer.domain.errors import RequirementError, RightsizerError
+from rightsizer.sizing.memory_settings import MemorySettings
 from rightsizer.sizing.place import Place, find_place
 from rightsizer.sizing.profile import ComputeFormat, Profile, Shares
 from rightsizer.sizing.projection import Projection, project
@@ -30,8 +32,15 @@ class Answer:
     error: str = ""
 
 
-def answer_question(question: Question, catalogue: Catalogue) -> tuple[Answer, ...]:
+def answer_question(
+    question: Question, catalogue: Catalogue, settings: MemorySettings
+) -> tuple[Answer, ...]:
     """The profile on every target, in the order that they were asked for.
+
+    Args:
+        question: What is asked.
+        catalogue: The boards.
+        settings: What of their memory nobody can have.
 
     Raises:
         RequirementError: the question itself is wrong; each fault with line and column.
@@ -45,8 +54,9 @@ def answer_question(question: Question, catalogue: Catalogue) -> tuple[Answer, .
     runs, will_run = _format(precision, "from"), _format(precision, "to")
     memory = row.number("memory_bytes", 0.0, _MOST_BYTES)
     names = _targets(row)
-    places = {each: _place(catalogue, row, "to", each) for each in names}
-    place = _place(catalogue, row, "gpu", name) if name else None
+    find = partial(_place, catalogue, settings, row)
+    places = {each: find("to", each) for each in names}
+    place = find("gpu", name) if name else None
     question.refuse()
     if place is None:
         raise RequirementError("gpu: is required")
@@ -102,9 +112,11 @@ def _targets(row: Row) -> tuple[str, ...]:
     return names
 
 
-def _place(catalogue: Catalogue, row: Row, key: str, name: str) -> Place | None:
+def _place(
+    catalogue: Catalogue, settings: MemorySettings, row: Row, key: str, name: str
+) -> Place | None:
     try:
-        return find_place(catalogue, name)
+        return find_place(catalogue, name, settings)
     except RightsizerError as error:
         row.fault(key, str(error))
         return None

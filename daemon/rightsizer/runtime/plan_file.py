@@ -26,7 +26,7 @@ from rightsizer.sizing.requirement import (
     Training,
 )
 
-__all__ = ["PlanFile", "Planned", "read_plan_file"]
+__all__ = ["CARBON", "PlanFile", "Planned", "read_plan_file"]
 
 KEYS: Final = (
     "model",
@@ -40,11 +40,14 @@ KEYS: Final = (
     "gpus",
     "prices",
 )
+CARBON: Final = "carbon_grams_per_kwh"
+"""Among the prices, as it is no price of any GPU."""
 _PRECISION_KEYS: Final = ("weights", "kv_cache", "activations", "gradients")
 _GROWTH_KEYS: Final = ("per_month", "months")
 _MOST_GROWTH: Final = 100.0
 _MOST_MONTHS: Final = 120
 _MOST_DOLLARS: Final = 1e5
+_MOST_GRAMS: Final = 3000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,7 @@ def _rest(row: Row) -> dict[str, Any]:
         ),
         "gpus": _names(row),
         "prices": _prices(row.row("prices")),
+        "carbon_grams_per_kilowatt_hour": row.row("prices").number(CARBON, 0.0, _MOST_GRAMS),
     }
 
 
@@ -198,5 +202,6 @@ def _names(row: Row) -> tuple[str, ...]:
 
 
 def _prices(row: Row) -> dict[str, float]:
-    read = {str(name): row.number(name, 0.0, _MOST_DOLLARS) for name in row.values}
+    names = [name for name in row.values if name != CARBON]
+    read = {str(name): row.number(name, 0.0, _MOST_DOLLARS) for name in names}
     return {name: price for name, price in read.items() if price is not None}

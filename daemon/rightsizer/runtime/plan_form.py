@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from rightsizer.runtime.bill_form import bill_form, interval_form
 from rightsizer.runtime.plan_measured import Measured
 from rightsizer.sizing.alternatives import Alternative
 from rightsizer.sizing.candidates import Candidate
-from rightsizer.sizing.estimate import Interval, MemoryEstimate
-from rightsizer.sizing.growth import GrowthStep
+from rightsizer.sizing.estimate import MemoryEstimate
+from rightsizer.sizing.growth import GrowingKind, GrowthStep
+from rightsizer.sizing.outlook import Outlook
 from rightsizer.sizing.planner import Plan
 from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.validation import ValidationStep, validation_steps
@@ -32,6 +34,7 @@ def plan_form(plan: Plan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "candidates": [candidate_form(each) for each in plan.candidates],
         "alternatives": [_alternative_form(each) for each in plan.alternatives],
         "growth": [_growth_form(each) for each in plan.growth],
+        "growth_outlook": None if plan.outlook is None else _outlook_form(plan.outlook),
         "validation": [_step_form(each) for each in steps],
         "notes": list(notes),
     }
@@ -51,16 +54,17 @@ def candidate_form(candidate: Candidate) -> dict[str, Any]:
         "memory_headroom_ratio": candidate.memory_headroom_ratio,
         "memory_is_tight": candidate.is_memory_tight,
         "concurrency": rate.concurrency,
-        **_interval_form("tokens_per_second", rate.tokens_per_second),
-        **_interval_form("ttft_ms", rate.ttft_ms),
-        **_interval_form("tpot_ms", rate.tpot_ms),
+        **interval_form("tokens_per_second", rate.tokens_per_second),
+        **interval_form("ttft_ms", rate.ttft_ms),
+        **interval_form("tpot_ms", rate.tpot_ms),
         "cost_per_hour": candidate.dollars_per_hour,
         "cost_per_million_tokens": candidate.dollars_per_million_tokens,
         "cost_per_million_tokens_asked": candidate.work_dollars,
-        **_interval_form("training_hours", rate.training_hours),
+        **interval_form("training_hours", rate.training_hours),
         "mfu_ratio": rate.mfu_ratio,
         "bound": rate.bound or None,
         "no_rate_because": rate.missing or None,
+        "costs": None if candidate.bill is None else bill_form(candidate.bill),
         "rank": candidate.rank,
     }
 
@@ -85,12 +89,6 @@ def memory_form(memory: MemoryEstimate) -> dict[str, float]:
     }
 
 
-def _interval_form(name: str, interval: Interval | None) -> dict[str, float | None]:
-    if interval is None:
-        return {name: None, f"{name}_low": None, f"{name}_high": None}
-    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
-
-
 def _alternative_form(alternative: Alternative) -> dict[str, Any]:
     return {
         "kind": alternative.kind,
@@ -110,6 +108,34 @@ def _growth_form(step: GrowthStep) -> dict[str, Any]:
         "layout": layout_form(candidate.layout),
         "fits": candidate.fits,
         "cost_per_hour": candidate.dollars_per_hour,
+    }
+
+
+def _outlook_form(outlook: Outlook) -> dict[str, Any]:
+    cheapest, switch = outlook.cheapest, outlook.switch
+    return {
+        "months": outlook.kinds[0].months,
+        "outgrown_in_month": outlook.outgrown,
+        "cheapest": None if cheapest is None else cheapest.gpu,
+        "switch": None
+        if switch is None
+        else {
+            "month": switch.month,
+            "gpu": switch.gpu,
+            "count": switch.count,
+            "dollars_saved": switch.dollars_saved,
+        },
+        "kinds": [_kind_form(each) for each in outlook.kinds],
+    }
+
+
+def _kind_form(kind: GrowingKind) -> dict[str, Any]:
+    return {
+        "gpu": kind.gpu,
+        "count_first": kind.steps[0].candidate.count,
+        "count_last": kind.steps[-1].candidate.count,
+        "cost_of_all_months": kind.dollars() if kind.outgrown is None else None,
+        "outgrown_in_month": kind.outgrown,
     }
 
 
@@ -133,7 +159,7 @@ def measured_form(measured: Measured) -> dict[str, Any]:
                 "what": each.what,
                 "unit": each.unit,
                 "measured": each.measured,
-                **_interval_form("predicted", each.predicted),
+                **interval_form("predicted", each.predicted),
                 "ratio": each.ratio,
                 "as_predicted": each.is_as_predicted,
                 "remark": each.remark or None,

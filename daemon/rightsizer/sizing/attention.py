@@ -64,14 +64,17 @@ class Attention:
             bandwidth=requests * read / self.bytes_per_second,
         )
 
-    def of_prompt(self, tokens: float) -> PassCost:
-        """Every token of a prompt against those that it sees: half of them where it looks back."""
-        if self.is_causal:
-            pairs = self._windowed * min(self._window, tokens / 2.0)
-            pairs += (self.model.layers - self._windowed) * tokens / 2.0
-        else:
-            pairs = self.model.layers * tokens
-        return PassCost(compute=self._compute_seconds(tokens * pairs, self._head_width))
+    def of_prompt(self, tokens: float, cached_tokens: float = 0.0) -> PassCost:
+        """Every token of a prompt that is not cached, against those that it sees, cached or not."""
+        pairs = self._pairs(tokens) - self._pairs(cached_tokens)
+        return PassCost(compute=self._compute_seconds(pairs, self._head_width))
+
+    def _pairs(self, tokens: float) -> float:
+        """Tokens with tokens that they see, over all layers: half where a model looks back."""
+        if not self.is_causal:
+            return self.model.layers * tokens * tokens
+        windowed = self._windowed * min(self._window, tokens / 2.0)
+        return tokens * (windowed + (self.model.layers - self._windowed) * tokens / 2.0)
 
     def _seen(self, context_tokens: float) -> float:
         """Tokens that one new token looks at, over all layers."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rightsizer.sizing.bill import Bill
 from rightsizer.sizing.estimate import Interval, MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism
 
@@ -64,6 +65,8 @@ class Candidate:
     work_dollars: float | None = None
     """For a million of the tokens that the load asks for, which may be fewer than it could make."""
     rank: int | None = None
+    bill: Bill | None = None
+    """All forms of its cost; `None` before they are reckoned."""
 
     @property
     def fits(self) -> bool:

@@ -22,13 +22,13 @@ class CapacityRatios:
 
 
 def achieved_ratios(
-    source: Place, runs: Precision, target: Place, will_run: Precision
+    source: Place, runs: Precision, target: Place, will_run: Precision, matrix_ratio: float
 ) -> CapacityRatios:
-    """Of what large kernels reach."""
+    """Of what large kernels reach where so much of the time goes to matrix products."""
     return _ratios(
         source,
         target,
-        compute=_over(source.achieved(runs), target.achieved(will_run)),
+        compute=_over(source.achieved(runs, matrix_ratio), target.achieved(will_run, matrix_ratio)),
         memory_bandwidth=source.achieved_bytes_per_second / target.achieved_bytes_per_second,
     )
 

@@ -52,6 +52,11 @@ def _load(requirement: Requirement) -> Iterator[str]:
             yield f"load.{key}: {value:g} is not above 0; give what is asked for, or leave it out"
     if not load.output_tokens >= 0:
         yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"
+    if not 0 <= load.prefix_cache_ratio < 1:
+        yield (
+            f"load.prefix_cache_ratio: {load.prefix_cache_ratio:g} is not from 0 to below 1; give"
+            " the share of the prompts' tokens that the cache holds, or leave it out"
+        )
 
 
 def _training(requirement: Requirement) -> Iterator[str]:
@@ -60,6 +65,12 @@ def _training(requirement: Requirement) -> Iterator[str]:
         value = getattr(training, key)
         if value is not None and not value > 0:
             yield f"training.{key}: {value:g} is not above 0; give it, or leave it out"
+    step, micro = training.global_batch, training.micro_batch
+    if step is not None and 0 < step < micro:
+        yield (
+            f"training.global_batch: {step:g} is less than a micro batch of {micro:g}; give a step"
+            " at least as many, or a smaller micro_batch"
+        )
     if not 0 <= training.zero_stage <= _ZERO_STAGES:
         yield f"training.zero_stage: {training.zero_stage} is none of 0, 1, 2, 3"
     if requirement.task is Task.TRAINING and weights in _UNTRAINABLE:

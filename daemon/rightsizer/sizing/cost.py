@@ -1,6 +1,7 @@
 """What work costs: a million tokens, an image, a training run; and when owning pays."""
 
 import math
+from dataclasses import replace
 from typing import Final
 
 from rightsizer.sizing.estimate import Interval
@@ -8,6 +9,7 @@ from rightsizer.sizing.hourly_cost import HourlyCost, Owned
 
 __all__ = [
     "break_even_hours",
+    "break_even_months",
     "dollars_per_image",
     "dollars_per_million_tokens",
     "dollars_per_training",
@@ -56,6 +58,22 @@ def break_even_hours(cloud: HourlyCost, own: Owned) -> Interval | None:
         _hours(own.capital_dollars.low, rented.high - running.low),
         _hours(own.capital_dollars.high, rented.low - running.high),
     )
+
+
+def break_even_months(
+    cloud: HourlyCost, own: Owned, utilization_ratio: float, hours_per_month: float
+) -> Interval | None:
+    """The same in months, of which only a part is used, while an owned GPU runs through all.
+
+    Args:
+        cloud: What is paid for used hours alone.
+        own: What is paid at once, and for every hour.
+        utilization_ratio: The part of a month that the GPU is used for.
+        hours_per_month: Its hours.
+    """
+    used = cloud.dollars_per_hour.scaled(utilization_ratio)
+    hours = break_even_hours(replace(cloud, dollars_per_hour=used), own)
+    return None if hours is None else hours.scaled(1.0 / hours_per_month)
 
 
 def _hours(capital_dollars: float, saved_per_hour: float) -> float:

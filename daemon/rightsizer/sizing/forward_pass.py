@@ -66,14 +66,18 @@ class ForwardPass:
         waiting = PassCost(latency=requests * self.settings.request_seconds)
         return cost.plus(self._exchange(each)).plus(waiting)
 
-    def prompts(self, tokens: float, requests: float = 1.0) -> PassCost:
-        """Prompts of so many tokens each, several at a time; the last token of each is sampled."""
-        total = tokens * requests
+    def prompts(self, tokens: float, requests: float = 1.0, cached_tokens: float = 0.0) -> PassCost:
+        """Prompts of so many tokens each, several at a time; the last token of each is sampled.
+
+        Tokens that are cached are looked at and not computed.
+        """
+        total = (tokens - cached_tokens) * requests
         chunks = math.ceil(total / self.settings.chunk_tokens)
         each = total / chunks
         rows = requests / chunks if self.attention.is_causal else 0.0
         one = self._products(each, rows).plus(self._exchange(each))
-        return PassCost().plus(one, chunks).plus(self.attention.of_prompt(tokens), requests)
+        attended = self.attention.of_prompt(tokens, cached_tokens)
+        return PassCost().plus(one, chunks).plus(attended, requests)
 
     def _products(self, tokens: float, rows: float) -> PassCost:
         """All matrices but attention's own; the head has rows of its own."""

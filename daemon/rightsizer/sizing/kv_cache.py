@@ -9,7 +9,7 @@ from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import head_dimension, key_value_heads
 from rightsizer.sizing.requirement import Parallelism, Precisions
 
-__all__ = ["BLOCK_TOKENS", "KvCache", "kv_cache", "kv_cache_bytes_per_token", "kv_cache_format"]
+__all__ = ["BLOCK_TOKENS", "KvCache", "kv_cache", "kv_cache_format"]
 
 BLOCK_TOKENS: Final = 16
 """Caches are handed out in blocks of so many tokens (vLLM's default)."""
@@ -59,14 +59,6 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
         windowed_bytes_per_token=staged * part * layer_bytes,
         window_tokens=float(model.sliding_window),
     )
-
-
-def kv_cache_bytes_per_token(
-    model: Model, precision: Precisions, layout: Parallelism = _SINGLE
-) -> float:
-    """Of one token, while no window has filled, on the fullest GPU of a layout."""
-    cache = kv_cache(model, kv_cache_format(precision), layout)
-    return cache.bytes_per_token + cache.windowed_bytes_per_token
 
 
 def kv_cache_format(precision: Precisions) -> NumberFormat:

@@ -31,7 +31,7 @@ def too_slow(load: Load, rate: Rate, layout: Parallelism) -> Iterator[Rejection]
     )
     yield Rejection(
         Filter.THROUGHPUT,
-        f"{layout.gpus} GPUs make {made.value:.4g} tokens/s, {asked:g} asked for{more}",
+        f"makes {made.value:.4g} a second, {asked:g} asked for{more}",
     )
 
 

@@ -38,6 +38,20 @@ class PlanSettings:
         help="For how many of the best candidates other formats and slices are looked at.",
         minimum=0,
     )
+    growth_candidates: int = setting(
+        5,
+        help="How many of the best candidates are looked at again for each month of growth.",
+        minimum=1,
+    )
+    switch_saving_ratio: float = setting(
+        0.1,
+        help="What another kind of GPU has to save of the rest of the growth, that changing over "
+        "to it is advised.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="assumed: what moving a service takes",
+    )
 
 
 def serving_layouts(requirement: Requirement, gpu_maximum: int) -> Iterator[Parallelism]:

@@ -1,7 +1,5 @@
 """What a requirement needs of each GPU of a layout."""
 
-from dataclasses import replace
-
 from rightsizer.sizing.estimate import MemoryEstimate
 from rightsizer.sizing.memory_settings import MemorySettings
 from rightsizer.sizing.overhead import headroom_bytes, usable_bytes
@@ -9,7 +7,7 @@ from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.serving_memory import serving_memory
 from rightsizer.sizing.training_memory import training_memory
 
-__all__ = ["available_bytes", "estimate_memory", "fixed_memory", "largest_concurrency"]
+__all__ = ["available_bytes", "estimate_memory"]
 
 _DEFAULTS = MemorySettings()
 
@@ -33,31 +31,6 @@ def estimate_memory(
         return training_memory(requirement, layout, settings)
     asked = requirement.load.concurrency if concurrency is None else concurrency
     return serving_memory(requirement, layout, settings).at(1.0 if asked is None else asked)
-
-
-def fixed_memory(
-    requirement: Requirement,
-    layout: Parallelism,
-    concurrency: float | None = None,
-    settings: MemorySettings = _DEFAULTS,
-) -> MemoryEstimate:
-    """The same without a KV cache: all of training, and of serving what the cache has to leave."""
-    whole = estimate_memory(requirement, layout, concurrency, settings)
-    return replace(whole, kv_cache_bytes=0.0)
-
-
-def largest_concurrency(
-    requirement: Requirement,
-    layout: Parallelism,
-    board_memory_bytes: float,
-    settings: MemorySettings = _DEFAULTS,
-) -> int:
-    """The most requests in flight that the memory of such GPUs allows; 0 where none fits.
-
-    A search over many boards makes one `serving_memory` for each layout instead, and asks that.
-    """
-    room = available_bytes(requirement, board_memory_bytes, settings)
-    return serving_memory(requirement, layout, settings).largest_concurrency(room)
 
 
 def available_bytes(

@@ -1,15 +1,16 @@
-"""How fast a MIG slice is beside the whole GPU."""
+"""What a MIG slice has of its GPU, and how fast it is beside it."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.sizing.estimate import Interval
+from rightsizer.sizing.workload_family import USUAL_COMPUTE_SHARE
 
-__all__ = ["BusyShares", "slice_rate"]
+__all__ = ["BusyShares", "SliceCapacity", "slice_capacity", "slice_rate", "sm_share"]
 
-_ALONE: Final = 1.07
-"""Of its part of the SMs: the power and the clocks of the whole board are its own."""
+_ALONE: Final = 1.05
+"""Of its part of the SMs, as caches and schedulers serve fewer of them."""
 _ALL_BUSY: Final = 0.955
 """The same while every slice works; a whole GPU is 1."""
 _ALONE_IN_TIME: Final = 1.0
@@ -18,8 +19,12 @@ _ALL_BUSY_IN_TIME: Final = 0.84
 
 All four: medians of MLPerf inference v1.1 and v2.0 on slices of an A30, Offline and Server; derived
 from MLCommons results, not verified by MLCommons."""
+_NO_LOAD: Final = 0.5
+_FULL_LOAD: Final = 0.85
+"""The parts of the time in matrix products at which the whole board keeps its clock, and at which
+it falls to what its power limit leaves; large batches of encoders are the most."""
 _ERROR_FACTOR: Final = 1.2
-_ERROR_FACTOR_IN_TIME: Final = 1.4
+_ERROR_FACTOR_IN_TIME: Final = 1.45
 """What 90 % of these rows are within."""
 
 
@@ -29,6 +34,10 @@ class BusyShares:
 
     compute_ratio: float = 1.0
     bandwidth_ratio: float = 0.0
+    matrix_ratio: float = USUAL_COMPUTE_SHARE
+    """The part of its time that matrix products take, which draw the most power."""
+    is_latency_bound: bool = False
+    """Whether requests must be answered in time."""
 
     @property
     def residual_ratio(self) -> float:
@@ -39,13 +48,49 @@ class BusyShares:
 _FULL: Final = BusyShares()
 
 
+@dataclass(frozen=True, slots=True)
+class SliceCapacity:
+    """What kernels reach on a slice, of what they reach on the whole GPU."""
+
+    compute: float
+    memory_bandwidth: float
+
+
+def slice_capacity(
+    board: Board,
+    profile: MigProfile,
+    matrix_ratio: float,
+    neighbors_busy_ratio: float = 0.0,
+    *,
+    is_latency_bound: bool = False,
+) -> SliceCapacity:
+    """The part of a GPU that a slice is, and what it gains where the others idle.
+
+    Args:
+        board: The GPU that is cut.
+        profile: The slice.
+        matrix_ratio: The part of its time that a workload is in matrix products.
+        neighbors_busy_ratio: The part of the other slices that works meanwhile, 0 to 1.
+        is_latency_bound: Whether requests must be answered in time.
+    """
+    shares = SliceCapacity(sm_share(board, profile), profile.memory_share)
+    if profile.compute_share >= 1.0:
+        return shares
+    alone, all_busy, clock = _ALONE, _ALL_BUSY, _clock_gain(board, matrix_ratio)
+    if is_latency_bound:
+        alone, all_busy, clock = _ALONE_IN_TIME, _ALL_BUSY_IN_TIME, 1.0
+    gain = alone * (all_busy / alone) ** neighbors_busy_ratio
+    compute = gain * clock ** (1.0 - neighbors_busy_ratio)
+    return SliceCapacity(
+        min(1.0, compute * shares.compute), min(1.0, gain * shares.memory_bandwidth)
+    )
+
+
 def slice_rate(
     board: Board,
     profile: MigProfile,
     shares: BusyShares = _FULL,
     neighbors_busy_ratio: float = 0.0,
-    *,
-    is_latency_bound: bool = False,
 ) -> Interval:
     """The throughput of one slice, of the whole GPU's.
 
@@ -54,24 +99,29 @@ def slice_rate(
         profile: The slice.
         shares: What the workload uses of the whole GPU; all of its compute where not given.
         neighbors_busy_ratio: The part of the other slices that works meanwhile, 0 to 1.
-        is_latency_bound: Whether requests must be answered in time.
     """
-    alone, all_busy = (
-        (_ALONE_IN_TIME, _ALL_BUSY_IN_TIME) if is_latency_bound else (_ALONE, _ALL_BUSY)
+    reached = slice_capacity(
+        board,
+        profile,
+        shares.matrix_ratio,
+        neighbors_busy_ratio,
+        is_latency_bound=shares.is_latency_bound,
     )
-    gain = alone * (all_busy / alone) ** neighbors_busy_ratio
-    if profile.compute_share >= 1.0:
-        gain = 1.0
-    compute = min(1.0, gain * _sm_share(board, profile))
-    memory = min(1.0, gain * profile.memory_share)
-    used = shares.compute_ratio / compute + shares.bandwidth_ratio / memory
+    used = shares.compute_ratio / reached.compute
+    used += shares.bandwidth_ratio / reached.memory_bandwidth
     whole = max(1.0, shares.compute_ratio + shares.bandwidth_ratio)
     ratio = whole / (used + shares.residual_ratio)
-    factor = _ERROR_FACTOR_IN_TIME if is_latency_bound else _ERROR_FACTOR
+    factor = _ERROR_FACTOR_IN_TIME if shares.is_latency_bound else _ERROR_FACTOR
     return Interval.around(ratio, factor)
 
 
-def _sm_share(board: Board, profile: MigProfile) -> float:
+def _clock_gain(board: Board, matrix_ratio: float) -> float:
+    """A slice alone stays far below the power limit, which slows the whole board."""
+    load = (matrix_ratio - _NO_LOAD) / (_FULL_LOAD - _NO_LOAD)
+    return float(board.efficiency.power_cap_ratio ** -min(1.0, max(0.0, load)))
+
+
+def sm_share(board: Board, profile: MigProfile) -> float:
     """Of the SMs of the GPU before it was cut."""
     if profile.sm_count is None:
         return profile.compute_share

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.sizing.mig import sm_share
 
 __all__ = ["slice_board", "slice_price_ratio"]
 
@@ -13,9 +14,7 @@ def slice_board(board: Board, profile: MigProfile) -> Board:
     Compute goes by its part of the SMs, memory and bandwidth by its part of the memory slices.
     There is no NVLink inside MIG, and one process uses one slice.
     """
-    compute = (
-        profile.compute_share if profile.sm_count is None else profile.sm_count / board.sm_count
-    )
+    compute = sm_share(board, profile)
     memory = profile.memory_bytes or board.memory_bytes * profile.memory_share
     return replace(
         board,

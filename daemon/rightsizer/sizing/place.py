@@ -9,18 +9,16 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.precision import Precision
 from rightsizer.domain.errors import RequirementError
 from rightsizer.sizing.memory_settings import MemorySettings
+from rightsizer.sizing.mig import slice_capacity, sm_share
 from rightsizer.sizing.overhead import usable_bytes
 
-__all__ = ["SLICE_GAIN", "Place", "find_place"]
-
-SLICE_GAIN: Final = 1.05
-"""A slice whose neighbors idle has the power of the whole board to itself and is that much faster
-than its part of the SMs. Source: MLPerf v1.1 on slices of an A30, Offline, one slice alone."""
+__all__ = ["Place", "find_place"]
 
 _SLICE: Final = re.compile(
     r"(?P<board>.+?)(?:\s*:\s*|\s+)(?:MIG[\s-]+)?(?P<profile>\d+[cg]\.[\w.+-]+)", re.IGNORECASE
 )
 """Also as NVML names a slice: `NVIDIA A100-SXM4-80GB MIG 1g.10gb`."""
+_DEFAULTS: Final = MemorySettings()
 _AFTER_COLON: Final = re.compile(r"(?P<board>.+?)\s*:\s*(?P<profile>[^:]*)")
 
 
@@ -30,6 +28,8 @@ class Place:
 
     board: Board
     slice: MigProfile | None = None
+    memory_settings: MemorySettings = _DEFAULTS
+    """What of a whole board's memory nobody can have."""
 
     @property
     def name(self) -> str:
@@ -55,14 +55,16 @@ class Place:
         """What of it processes can have; what a slice reports is that already."""
         if self.slice is not None:
             return self.memory_bytes
-        return usable_bytes(self.memory_bytes, MemorySettings())
+        return usable_bytes(self.memory_bytes, self.memory_settings)
 
     @property
     def achieved_bytes_per_second(self) -> float:
         """Memory bandwidth."""
         board = self.board
         whole = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
-        return whole * (1.0 if self.slice is None else _with_gain(self.slice.memory_share))
+        if self.slice is None:
+            return whole
+        return whole * slice_capacity(board, self.slice, 0.0).memory_bandwidth
 
     @property
     def link_bytes_per_second(self) -> float:
@@ -79,10 +81,18 @@ class Place:
         """`HBM` or `GDDR`: kernels reach differing parts of what either promises."""
         return "HBM" if self.board.memory_type.upper().startswith("HBM") else "GDDR"
 
-    def achieved(self, precision: Precision) -> float | None:
-        """Operations per second of large matrix products; `None` where it has no such format."""
+    def achieved(self, precision: Precision, matrix_ratio: float = 0.0) -> float | None:
+        """Operations per second of large matrix products; `None` where it has no such format.
+
+        Args:
+            precision: What they are multiplied in.
+            matrix_ratio: The part of its time that a workload is in them, which slows the clock
+                of a whole board and not that of a slice.
+        """
         whole = self.board.achieved(precision)
-        return None if whole is None else whole * _with_gain(self._sm_share)
+        if whole is None or self.slice is None:
+            return whole
+        return whole * slice_capacity(self.board, self.slice, matrix_ratio).compute
 
     def peak(self, precision: Precision) -> float | None:
         """The same as the datasheet has it."""
@@ -97,14 +107,12 @@ class Place:
 
     @property
     def _sm_share(self) -> float:
-        if self.slice is None:
-            return 1.0
-        if self.slice.sm_count is not None:
-            return self.slice.sm_count / self.board.sm_count
-        return self.slice.compute_share
+        return 1.0 if self.slice is None else sm_share(self.board, self.slice)
 
 
-def find_place(catalogue: Catalogue, name: str) -> Place:
+def find_place(
+    catalogue: Catalogue, name: str, memory_settings: MemorySettings = _DEFAULTS
+) -> Place:
     """The place that a request names: a board by key or NVML name, and `:profile` for a slice.
 
     Raises:
@@ -115,15 +123,11 @@ def find_place(catalogue: Catalogue, name: str) -> Place:
     if named is None and ":" in name:
         named = _AFTER_COLON.fullmatch(name.strip())
     if named is None:
-        return Place(catalogue.get(name))
+        return Place(catalogue.get(name), memory_settings=memory_settings)
     board, asked = catalogue.get(named["board"]), named["profile"]
     for profile in board.mig_profiles:
         if profile.name.lower() == asked.lower():
-            return Place(board, profile)
+            return Place(board, profile, memory_settings)
     known = ", ".join(profile.name for profile in board.mig_profiles)
     remedy = f"it has {known}" if known else "it cannot be cut; name the board alone"
     raise RequirementError(f"'{name}': {board.key} has no MIG profile '{asked}'; {remedy}")
-
-
-def _with_gain(share: float) -> float:
-    return min(1.0, share * SLICE_GAIN) if share < 1.0 else share

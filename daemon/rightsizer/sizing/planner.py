@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from rightsizer.catalogue.board import Board
@@ -10,17 +11,19 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.prices import Prices
 from rightsizer.domain.errors import RequirementError, UsageError
 from rightsizer.sizing.alternatives import Alternative, alternatives
+from rightsizer.sizing.biller import Biller
 from rightsizer.sizing.candidates import Candidate, Filter
 from rightsizer.sizing.consistency import check_requirement
 from rightsizer.sizing.estimate import MemoryEstimate
-from rightsizer.sizing.growth import GrowthStep, growth_steps
-from rightsizer.sizing.layouts import PlanSettings
-from rightsizer.sizing.memory_settings import MemorySettings
-from rightsizer.sizing.mig_board import slice_board, slice_price_ratio
+from rightsizer.sizing.growth import GrowthStep, growing_kinds, growth_steps
+from rightsizer.sizing.mig_board import slice_board
+from rightsizer.sizing.outlook import Outlook, look_ahead
+from rightsizer.sizing.plan_prices import PlanPrices
 from rightsizer.sizing.ranking import ranked
 from rightsizer.sizing.rates import predict_rate
 from rightsizer.sizing.requirement import Requirement
-from rightsizer.sizing.search import Predict, Search
+from rightsizer.sizing.search import Search
+from rightsizer.sizing.settings import SizingSettings
 
 __all__ = ["Plan", "Planner", "boards_of"]
 
@@ -34,6 +37,8 @@ class Plan:
     """The best first; those that do not fit, with their reasons, after it."""
     alternatives: tuple[Alternative, ...] = ()
     growth: tuple[GrowthStep, ...] = ()
+    outlook: Outlook | None = None
+    """What the leading candidates come to while the load grows; `None` where it does not."""
     least: Candidate | None = None
     """Where nothing fits: what would, of all GPUs that are known and in any layout."""
 
@@ -68,6 +73,10 @@ class Plan:
         )
 
 
+_REMEDY: Final = (
+    "what nobody knows is not guessed: describe it in a file of boards (--catalogue FILE,"
+    " 'rightsizer catalogue --help' shows one)"
+)
 _LACKS: Final = {
     Filter.LAYOUT: "links are too few",
     Filter.MEMORY: "memory is too small",
@@ -83,9 +92,7 @@ class Planner:
 
     catalogue: Catalogue
     prices: Prices
-    settings: PlanSettings = field(default_factory=PlanSettings)
-    memory_settings: MemorySettings = field(default_factory=MemorySettings)
-    predict: Predict = predict_rate
+    settings: SizingSettings = field(default_factory=SizingSettings)
 
     def plan(self, requirement: Requirement) -> Plan:
         """Candidates for a requirement.
@@ -94,23 +101,38 @@ class Planner:
             RequirementError: the requirement contradicts itself, or names a GPU nobody knows.
         """
         check_requirement(requirement)
-        stated = self._stated_prices(requirement)
+        prices = self._prices(requirement)
         boards = boards_of(requirement.gpus, self.catalogue)
         search = self._search(requirement)
-        found = ranked(search.best(each, self._price(each, stated)) for each in boards)
-        plan = Plan(requirement, found)
+        found = ranked(search.best(each, prices.dollars_per_hour(each)) for each in boards)
+        biller = Biller(requirement, prices, self.settings.cost)
+        plan = Plan(requirement, tuple(map(biller.billed, found)))
         if plan.best is None:
-            return replace(plan, least=self._least(requirement, stated))
+            least = self._least(requirement, prices)
+            return replace(plan, least=None if least is None else biller.billed(least))
         by_key = {board.key: board for board in boards}
-        leading = [
-            (by_key[each.gpu], each) for each in found[: self.settings.alternatives] if each.fits
-        ]
-        others = alternatives(
-            requirement, leading, self._search, lambda board: self._price(board, stated)
+        fitting = [(by_key[each.gpu], each) for each in plan.candidates if each.fits]
+        kinds = growing_kinds(
+            requirement,
+            fitting[: self.settings.plan.growth_candidates],
+            self._search,
+            prices.dollars_per_hour,
+            self.settings.cost.hours_per_month,
         )
-        board = by_key[found[0].gpu]
-        steps = growth_steps(requirement, board, found[0], self._search, self._price(board, stated))
-        return replace(plan, alternatives=tuple(others), growth=tuple(steps))
+        return replace(
+            plan,
+            alternatives=tuple(
+                replace(each, candidate=biller.billed(each.candidate))
+                for each in alternatives(
+                    requirement,
+                    fitting[: self.settings.plan.alternatives],
+                    self._search,
+                    prices.dollars_per_hour,
+                )
+            ),
+            growth=tuple(growth_steps(kinds[0])) if kinds else (),
+            outlook=look_ahead(kinds, self.settings.plan.switch_saving_ratio),
+        )
 
     def predicted(self, requirement: Requirement, gpu: str) -> Candidate:
         """One kind of GPU for a requirement, whether it fits or not.
@@ -119,37 +141,29 @@ class Planner:
             RequirementError: nobody knows the GPU.
         """
         (board,) = boards_of((gpu,), self.catalogue)
-        price = self._price(board, self._stated_prices(requirement))
-        return self._search(requirement).best(board, price)
+        prices = self._prices(requirement)
+        found = self._search(requirement).best(board, prices.dollars_per_hour(board))
+        return Biller(requirement, prices, self.settings.cost).billed(found)
 
     def _search(self, requirement: Requirement) -> Search:
-        return Search(requirement, self.predict, self.settings, self.memory_settings)
+        settings = self.settings
+        predict = partial(predict_rate, settings=settings)
+        return Search(requirement, predict, settings.plan, settings.memory)
 
-    def _least(self, requirement: Requirement, stated: dict[str, float]) -> Candidate | None:
+    def _least(self, requirement: Requirement, prices: PlanPrices) -> Candidate | None:
         """The first in rank of all GPUs, the layout left open."""
         search = self._search(replace(requirement, parallel=None, gpus=()))
         boards = boards_of((), self.catalogue)
-        first = ranked(search.best(each, self._price(each, stated)) for each in boards)[0]
+        first = ranked(search.best(each, prices.dollars_per_hour(each)) for each in boards)[0]
         return first if first.fits else None
 
-    def _stated_prices(self, requirement: Requirement) -> dict[str, float]:
-        return {
+    def _prices(self, requirement: Requirement) -> PlanPrices:
+        stated = {
             board.key: dollars
             for name, dollars in requirement.prices.items()
             for board in boards_of((name,), self.catalogue, "prices")
         }
-
-    def _price(self, board: Board, stated: dict[str, float]) -> float | None:
-        """Of one GPU for an hour: as the plan says, else as the catalogue knows."""
-        if board.key in stated:
-            return stated[board.key]
-        whole, _, profile = board.key.partition(":")
-        dollars = stated.get(whole, self.prices.dollars_per_hour(whole))
-        if dollars is None or not profile:
-            return dollars
-        parent = self.catalogue.boards[whole]
-        found = next(each for each in parent.mig_profiles if each.name == profile)
-        return dollars * slice_price_ratio(found)
+        return PlanPrices.of(self.catalogue, self.prices, stated)
 
 
 def boards_of(names: Sequence[str], catalogue: Catalogue, place: str = "gpus") -> tuple[Board, ...]:
@@ -169,7 +183,7 @@ def _board(name: str, catalogue: Catalogue, place: str) -> Board:
     try:
         board = catalogue.get(whole)
     except UsageError as error:
-        raise RequirementError(f"{place}: {error}") from None
+        raise RequirementError(f"{place}: {error}; {_REMEDY}") from None
     if not profile:
         return board
     for each in board.mig_profiles:

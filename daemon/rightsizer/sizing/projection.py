@@ -63,7 +63,8 @@ def project(profile: Profile, target: Place, precision: ComputeFormat | None = N
         RequirementError: the target does not compute in the precision that was asked for.
     """
     runs, will_run = profile.peak_precision(), _target_precision(profile, target, precision)
-    before, speeds = split_time(profile), achieved_ratios(profile.place, runs, target, will_run)
+    before = split_time(profile)
+    speeds = achieved_ratios(profile.place, runs, target, will_run, before.matrix_ratio)
     after, links = before.moved(speeds), _link_times(profile, speeds)
     # Nothing is faster than its copies by themselves, overlapped or not.
     ratio = max(after.total, *links.values())

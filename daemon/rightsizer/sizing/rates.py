@@ -1,24 +1,31 @@
 """How fast a requirement is on given GPUs, whatever its model and task: one door to all rates."""
 
+from typing import Final
+
 from rightsizer.catalogue.board import Board
-from rightsizer.sizing.best_concurrency import search_concurrency
+from rightsizer.sizing.best_concurrency import best_concurrency
 from rightsizer.sizing.candidates import Rate
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.sample_rate import SampleRate, sample_rate
 from rightsizer.sizing.serving import Server
 from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.training import train
 
 __all__ = ["predict_rate"]
 
+_DEFAULTS: Final = SizingSettings()
 
-def predict_rate(
+
+def predict_rate(  # noqa: PLR0913 - the search's question, and what a site knows better.
     requirement: Requirement,
     board: Board,
     layout: Parallelism,
     concurrency: float | None,
     available_bytes: float,
+    *,
+    settings: SizingSettings = _DEFAULTS,
 ) -> Rate:
     """The rate of a layout.
 
@@ -29,16 +36,21 @@ def predict_rate(
         concurrency: Requests in flight on all of them together; the most that latencies and
             memory allow where it is not given.
         available_bytes: Of each GPU, headroom already taken off.
+        settings: What is taken for granted of the software.
     """
     if requirement.task.trains:
-        return _training(requirement, board, layout)
+        return _training(requirement, board, layout, settings)
+    memory = serving_memory(requirement, layout, settings.memory)
     if isinstance(requirement.model, Transformer):
-        return _serving(requirement, board, layout, concurrency, available_bytes)
-    return _sampling(requirement, board, layout, concurrency, available_bytes)
+        return _serving(Server.of(memory, board, available_bytes, settings.serving), concurrency)
+    most = memory.largest_concurrency(available_bytes)
+    return _sampling(requirement, board, layout, concurrency, most)
 
 
-def _training(requirement: Requirement, board: Board, layout: Parallelism) -> Rate:
-    trained = train(requirement, board, layout)
+def _training(
+    requirement: Requirement, board: Board, layout: Parallelism, settings: SizingSettings
+) -> Rate:
+    trained = train(requirement, board, layout, settings.training)
     return Rate(
         tokens_per_second=trained.tokens_per_second,
         training_hours=trained.hours,
@@ -51,13 +63,12 @@ def _sampling(
     board: Board,
     layout: Parallelism,
     concurrency: float | None,
-    available_bytes: float,
+    most: int,
 ) -> Rate:
     """Of a model that answers a batch at a time: as many as is usual and memory and time allow."""
     rate = sample_rate(requirement, board, layout, concurrency)
     if concurrency is None:
-        memory = serving_memory(requirement, layout)
-        most = max(layout.data, memory.largest_concurrency(available_bytes))
+        most = max(layout.data, most)
         while _is_too_much(rate, most, requirement.load.ttft_ms, layout):
             fewer = max(float(layout.data), min(float(most), rate.concurrency / 2.0))
             rate = sample_rate(requirement, board, layout, fewer)
@@ -75,18 +86,11 @@ def _is_too_much(rate: SampleRate, most: int, asked_ms: float | None, layout: Pa
     return rate.concurrency > most or is_late
 
 
-def _serving(
-    requirement: Requirement,
-    board: Board,
-    layout: Parallelism,
-    concurrency: float | None,
-    available_bytes: float,
-) -> Rate:
+def _serving(server: Server, concurrency: float | None) -> Rate:
     """Of a model of tokens; where not even one request meets the latencies, those of one."""
-    server = Server.of(serving_memory(requirement, layout), board, available_bytes)
     if concurrency is None:
-        best = search_concurrency(server)
-        concurrency, serving = float(best.requests or layout.data), best.serving
+        best = best_concurrency(server)
+        concurrency, serving = float(best.requests or server.memory.layout.data), best.serving
     else:
         serving = None
     serving = serving or server.at(concurrency)

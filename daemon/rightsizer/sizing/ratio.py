@@ -7,20 +7,24 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.ratio_table import RatioFit, RatioTable
 from rightsizer.sizing.estimate import Interval
+from rightsizer.sizing.memory_settings import MemorySettings
 from rightsizer.sizing.ratio_features import board_features
 from rightsizer.sizing.workload_family import Family, Workload
 
 __all__ = ["error_kind", "is_no_worse", "log_score", "throughput_ratio"]
 
+_DEFAULTS: Final = MemorySettings()
 _ALIKE: Final = Interval(1.0, 1.0, 1.0)
 
 
-def throughput_ratio(
+def throughput_ratio(  # noqa: PLR0913 - the question, and what a site knows better.
     workload: Workload,
     board: Board,
     other: Board,
     table: RatioTable,
     precision: Precision | None = None,
+    *,
+    memory_settings: MemorySettings = _DEFAULTS,
 ) -> Interval:
     """The throughput of the other board over that of the first, at equal count.
 
@@ -30,7 +34,10 @@ def throughput_ratio(
     if board.key == other.key:
         return _ALIKE
     fit = table.fits[workload.activity]
-    log = log_score(fit, workload, other, precision) - log_score(fit, workload, board, precision)
+    theirs, own = (
+        log_score(fit, workload, each, precision, memory_settings) for each in (other, board)
+    )
+    log = theirs - own
     if is_no_worse(other, board):
         log = max(0.0, log)
     if is_no_worse(board, other):
@@ -39,14 +46,22 @@ def throughput_ratio(
 
 
 def log_score(
-    fit: RatioFit, workload: Workload, board: Board, precision: Precision | None = None
+    fit: RatioFit,
+    workload: Workload,
+    board: Board,
+    precision: Precision | None = None,
+    memory_settings: MemorySettings = _DEFAULTS,
 ) -> float:
     """The logarithm of a board's throughput, but for what is the same on all boards."""
-    features = board_features(board, workload, precision)
+    features = board_features(board, workload, precision, memory_settings)
     by_figures = sum(
         fit.exponent(figure, workload.family) * value for figure, value in features.items()
     )
-    return by_figures + fit.beyond(board.key, workload.family)
+    return (
+        by_figures
+        + fit.beyond(board.key, workload.family)
+        + fit.beyond_architecture(board.architecture, workload.family)
+    )
 
 
 def is_no_worse(board: Board, other: Board) -> bool:

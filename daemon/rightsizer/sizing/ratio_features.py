@@ -7,15 +7,24 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.precision import Precision
-from rightsizer.sizing.llm_capacity import llm_tokens_per_second
-from rightsizer.sizing.workload_family import Activity, Family, Workload
+from rightsizer.sizing.llm_capacity import LARGE, SMALL, llm_tokens_per_second
+from rightsizer.sizing.memory_settings import MemorySettings
+from rightsizer.sizing.workload_family import Activity, Family, Scenario, Workload
 
 __all__ = ["board_features"]
 
+_DEFAULTS: Final = MemorySettings()
 _PLAIN: Final = (Precision.BF16,)
 _EIGHT_BITS: Final = (Precision.FP8, Precision.BF16)
 _INTEGER: Final = (Precision.INT8, Precision.BF16)
 _NARROWEST: Final = (Precision.FP4, Precision.FP8, Precision.BF16)
+_LARGE_SHARE: Final = 0.75
+"""Of what is served: MLPerf has three benchmarks of a language model that takes several GPUs for
+each of one that does not."""
+_STEP_LIMIT_SECONDS: Final = 0.1
+"""Between answered tokens on average, so that 99 % of requests stay below MLPerf's 0.2 s."""
+_LLM_FORMATS: Final = (_NARROWEST, (Precision.FP4, Precision.FP8, Precision.INT8, Precision.BF16))
+"""Where there is no fp8, some models hold their accuracy in 8-bit integers and others do not."""
 _SMALL_L2_BYTES: Final = 6e6
 """Of a board whose L2 nobody knows; as most that came before 2020."""
 
@@ -43,7 +52,10 @@ _FORMATS: Final[Mapping[tuple[Activity, Family], Formats]] = MappingProxyType(
 
 
 def board_features(
-    board: Board, workload: Workload, precision: Precision | None = None
+    board: Board,
+    workload: Workload,
+    precision: Precision | None = None,
+    memory_settings: MemorySettings = _DEFAULTS,
 ) -> Mapping[str, float]:
     """The features of a board, by the names of the fit's exponents.
 
@@ -52,6 +64,7 @@ def board_features(
         workload: What runs on it.
         precision: The format to run in; the best that is usable where it is not given or the
             board does not compute in it.
+        memory_settings: What of its memory nobody can have.
     """
     formats = _formats(board, workload, precision)
     features = {
@@ -59,8 +72,7 @@ def board_features(
         "other_vendor": 0.0 if board.vendor == "NVIDIA" else 1.0,
     }
     if workload.activity is Activity.INFERENCE and workload.family is Family.LLM:
-        best = _NARROWEST if precision is None else (precision, Precision.BF16)
-        features["llm"] = math.log(llm_tokens_per_second(board, best))
+        features["llm"] = _llm_capacity(board, workload.scenario, precision, memory_settings)
         return features
     features["compute"] = _mean([_achieved(board, each) for each in formats])
     features["bandwidth"] = math.log(board.memory_bandwidth_bytes_per_second)
@@ -70,6 +82,28 @@ def board_features(
     else:
         features["l2"] = math.log(board.l2_bytes or _SMALL_L2_BYTES)
     return features
+
+
+def _llm_capacity(
+    board: Board,
+    scenario: Scenario | None,
+    precision: Precision | None,
+    memory_settings: MemorySettings,
+) -> float:
+    ways = _LLM_FORMATS if precision is None else ((precision, Precision.BF16),)
+    limits = [
+        None if each is Scenario.OFFLINE else _STEP_LIMIT_SECONDS
+        for each in ((scenario,) if scenario else Scenario)
+    ]
+    served = ((LARGE, _LARGE_SHARE), (SMALL, 1.0 - _LARGE_SHARE))
+    return sum(
+        share
+        * math.log(llm_tokens_per_second(board, way, model, limit, memory_settings))
+        / (len(ways) * len(limits))
+        for model, share in served
+        for limit in limits
+        for way in ways
+    )
 
 
 def _formats(board: Board, workload: Workload, precision: Precision | None) -> Formats:

@@ -79,6 +79,8 @@ class Load:
     """The longest time to the first token."""
     tpot_ms: float | None = None
     """The longest time between two tokens."""
+    prefix_cache_ratio: float = 0.0
+    """Tokens of prompts that an engine's prefix cache holds already, of all tokens of prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +153,5 @@ class Requirement:
     """Catalogue keys or NVML names; all that are known where there are none."""
     prices: Mapping[str, float] = field(default_factory=dict)
     """Dollars an hour by GPU, before those of the catalogue."""
+    carbon_grams_per_kilowatt_hour: float | None = None
+    """Carbon dioxide equivalents, before the setting; nothing is said of carbon without either."""

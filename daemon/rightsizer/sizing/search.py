@@ -30,8 +30,8 @@ Predict = Callable[[Requirement, Board, Parallelism, float | None, float], Rate]
 that latencies and so many bytes of each board allow."""
 
 _GIB: Final = 2.0**30
-_SPREADS: Final = (1, 2, 4, 8)
-"""By how much more replicas share the load where latencies are missed."""
+_SPREAD: Final = 8
+"""Over how many times as many replicas a load is spread at most where latencies are missed."""
 _ABOUT: Final = 1.05
 _ROUNDING: Final = 1e-9
 
@@ -52,12 +52,22 @@ class Search:
         self._memory_settings = memory_settings
         self._serving: dict[Parallelism, ServingMemory] = {}
         self._training: dict[Parallelism, MemoryEstimate] = {}
+        self._single: dict[tuple[str, Parallelism], Rate] = {}
         most = settings.gpu_maximum
         self._layouts = (
             training_layouts(requirement, most)
             if requirement.task.trains
             else tuple(serving_layouts(requirement, most))
         )
+
+    def of_more(self, requirement: Requirement) -> "Search":
+        """The same for more requests or more tokens a second, all else being equal.
+
+        What one replica needs and makes at most does not change with how many are asked for.
+        """
+        search = Search(requirement, self._predict, self._settings, self._memory_settings)
+        search._serving, search._single = self._serving, self._single
+        return search
 
     def best(self, board: Board, dollars_per_hour: float | None) -> Candidate:
         """The layout that is asked for, or the best of those that are tried."""
@@ -120,7 +130,7 @@ class Search:
         asked = self.requirement.load.concurrency
         if asked is not None:
             return self._sharing(board, layout, math.ceil(asked / most))
-        one = self._rate(board, layout, None)
+        one = self._at_most(board, layout)
         replicas = self._replicas(one)
         if replicas == 1 or replicas * layout.gpus > self._settings.gpu_maximum:
             return self._serving_candidate(board, layout, one)
@@ -129,15 +139,22 @@ class Search:
         return self._serving_candidate(board, spread, self._rate(board, spread, requests))
 
     def _sharing(self, board: Board, layout: Parallelism, least: int) -> Candidate:
-        """So many replicas of a load that is given, or more while latencies are missed."""
-        tried: list[Candidate] = []
-        for replicas in (least * each for each in _SPREADS):
-            if tried and replicas * layout.gpus > self._settings.gpu_maximum:
-                break
-            tried.append(self._serving_candidate(board, replace(layout, data=replicas)))
-            if tried[-1].fits:
-                return tried[-1]
-        return tried[0]
+        """So many replicas of a load that is given, or as few more as meet the latencies."""
+        first = self._serving_candidate(board, replace(layout, data=least))
+        most = min(least * _SPREAD, self._settings.gpu_maximum // layout.gpus)
+        if first.fits or most <= least:
+            return first
+        found = self._serving_candidate(board, replace(layout, data=most))
+        if not found.fits:
+            return first
+        # The fewer requests a replica has, the sooner it answers each.
+        late, met = least, most
+        while met - late > 1:
+            middle = (late + met) // 2
+            tried = self._serving_candidate(board, replace(layout, data=middle))
+            late, met = (late, middle) if tried.fits else (middle, met)
+            found = tried if tried.fits else found
+        return found
 
     def _replicas(self, one: Rate) -> int:
         """As many as the tokens asked for take, if each makes what it can."""
@@ -145,6 +162,13 @@ class Search:
         if asked is None or made is None or not made.value or is_late(self.requirement.load, one):
             return 1
         return max(1, math.ceil(asked / made.value - _ROUNDING))
+
+    def _at_most(self, board: Board, layout: Parallelism) -> Rate:
+        """Of one replica, with as many requests as latencies and memory allow."""
+        key = board.key, layout
+        if key not in self._single:
+            self._single[key] = self._rate(board, layout, None)
+        return self._single[key]
 
     def _rate(self, board: Board, layout: Parallelism, concurrency: float | None) -> Rate:
         room = self._available(board)

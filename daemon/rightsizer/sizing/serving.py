@@ -76,7 +76,7 @@ class Server:
     memory: ServingMemory
     forward: ForwardPass
     prompt: PassCost
-    """One prompt through the model."""
+    """One prompt through the model, less what the prefix cache holds of it."""
     available_bytes: float
     capacity: Capacity
     settings: ServingSettings
@@ -104,10 +104,14 @@ class Server:
         if available_bytes is None:
             available_bytes = usual_bytes(requirement, board.memory_bytes)
         forward = ForwardPass.of(model, requirement.precision, board, memory.layout, settings)
+        load = requirement.load
+        cached_ratio = load.prefix_cache_ratio if forward.attention.is_causal else 0.0
         return cls(
             memory=memory,
             forward=forward,
-            prompt=forward.prompts(requirement.load.input_tokens),
+            prompt=forward.prompts(
+                load.input_tokens, cached_tokens=cached_ratio * load.input_tokens
+            ),
             available_bytes=available_bytes,
             capacity=Capacity.of(memory, available_bytes),
             settings=settings,

@@ -16,14 +16,14 @@ class ServingSettings:
         help="What one layer takes of every pass beyond its reads and products: starting kernels.",
         unit="seconds",
         minimum=0.0,
-        source="fitted on measured TPOT (vLLM, Hopper); 37 to 42 us with a model left out",
+        source="fitted on measured TPOT (vLLM, Hopper); 37 to 38 us with a model left out",
     )
     request_seconds: float = setting(
         30e-6,
         help="What each request in flight adds to a step: scheduling, sampling, detokenizing.",
         unit="seconds",
         minimum=0.0,
-        source="between 46 us, fitted on vLLM, and 0, which fits MLPerf's TensorRT-LLM best",
+        source="between 48 us, fitted on vLLM, and 0, which fits MLPerf's TensorRT-LLM best",
     )
     attention_compute_ratio: float = setting(
         0.65,
@@ -38,7 +38,7 @@ class ServingSettings:
         help="How far prompts arrive together: 0 for alone, 1 for the root of those in flight.",
         unit="ratio",
         minimum=0.0,
-        source="fitted on measured TTFT (vLLM, Hopper); 0.45 to 0.95 with one model left out",
+        source="measured TTFT (vLLM, Hopper), where single models fit 0.45 to 1.05",
     )
     chunk_tokens: int = setting(
         8192,

@@ -38,6 +38,11 @@ class TimeShares:
         """With a kernel or a copy."""
         return self.total - self.host
 
+    @property
+    def matrix_ratio(self) -> float:
+        """Of the busy time, that in matrix products, which draw the most power."""
+        return self.compute / self.busy if self.busy > 0.0 else 0.0
+
     def moved(self, ratios: CapacityRatios) -> "TimeShares":
         """The same work where capacities differ."""
         return TimeShares(

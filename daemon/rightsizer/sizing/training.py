@@ -10,9 +10,8 @@ from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.requirement import Parallelism, Requirement, Task
 from rightsizer.sizing.sample_rate import sample_step
 from rightsizer.sizing.training_settings import TrainingSettings
-from rightsizer.sizing.training_shape import TrainingShape
+from rightsizer.sizing.training_shape import FLOPS, FROZEN_FLOPS, TrainingShape
 from rightsizer.sizing.training_step import (
-    micro_batches,
     training_precision,
     transformer_step,
 )
@@ -30,11 +29,8 @@ class TrainingRate:
 
     tokens_per_second: Interval
     """Trained tokens; images or samples of models that know no tokens."""
-    tokens_per_second_per_gpu: Interval
     mfu_ratio: float
     """Model FLOPs of the dense peak of the format that is multiplied in."""
-    step_seconds: Interval
-    """Of a whole step, all its micro batches."""
     hours: Interval | None
     """Of all the tokens to be trained on, where they are given."""
 
@@ -52,26 +48,22 @@ def train(
         shape = TrainingShape.of(model, sequence)
         seconds = transformer_step(requirement, shape, board, layout, settings).total
         units = shape.sequence if isinstance(model, Transformer) else 1.0
-        flops = shape.model_flops * shape.sequence / units
+        each = FLOPS if requirement.task is Task.TRAINING else FROZEN_FLOPS
+        flops = shape.model_flops(each) * shape.sequence / units
     else:
         step = sample_step(model, requirement, board, layout, trains=True)
         seconds, units, flops = step.seconds, 1.0, step.flops / step.samples
-    batches = micro_batches(requirement, layout)
     made = requirement.training.micro_batch * units * layout.data
     speed = made / seconds
-    per_gpu = speed / layout.gpus
-    peak = board.peak(training_precision(board, requirement.precision)) or 0.0
+    peak = board.peak(training_precision(board, requirement)) or 0.0
     factor = _error_factor(requirement, board, layout, settings)
-    whole = Interval.around(speed, factor)
     tokens = requirement.training.tokens
     hours = None
     if tokens is not None:
         hours = Interval.around(tokens / speed / _SECONDS_PER_HOUR, factor)
     return TrainingRate(
-        tokens_per_second=whole,
-        tokens_per_second_per_gpu=whole.scaled(1.0 / layout.gpus),
-        mfu_ratio=per_gpu * flops / peak if peak else 0.0,
-        step_seconds=Interval.around(seconds * batches, factor),
+        tokens_per_second=Interval.around(speed, factor),
+        mfu_ratio=speed / layout.gpus * flops / peak if peak else 0.0,
         hours=hours,
     )
 
@@ -86,7 +78,7 @@ def _error_factor(
         and isinstance(requirement.model, Transformer)
         and requirement.model.experts == 1
         and requirement.task is Task.TRAINING
-        and training_precision(board, requirement.precision) is Precision.BF16
+        and training_precision(board, requirement) is Precision.BF16
         and layout.tensor * layout.pipeline == 1
     )
     return settings.known_error_factor if is_known else settings.error_factor

@@ -7,9 +7,9 @@ from typing import Final
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.precision import Precision
 from rightsizer.sizing.compute_format import compute_format
-from rightsizer.sizing.requirement import Parallelism, Precisions, Recompute, Requirement, Task
+from rightsizer.sizing.requirement import Parallelism, Recompute, Requirement, Task
 from rightsizer.sizing.training_settings import TrainingSettings
-from rightsizer.sizing.training_shape import TrainingShape
+from rightsizer.sizing.training_shape import FLOPS, FROZEN_FLOPS, TrainingShape
 from rightsizer.sizing.training_traffic import (
     FULL_SHARDING,
     Telling,
@@ -20,14 +20,12 @@ from rightsizer.sizing.training_traffic import (
 
 __all__ = ["StepTime", "is_fused", "micro_batches", "training_precision", "transformer_step"]
 
-_FROZEN_SHARE: Final = 2.0 / 3.0
-"""Of the products, where weights have no gradient: forward, and the gradient of activations."""
+_PASSES: Final = 2.0
+"""Through all weights, forward and backward."""
 _UPDATE_BYTES: Final = 30.0
 """Of a parameter: weight, gradient, master copy and both moments, read and written."""
 _MANY: Final = 4
 """Micro batches of a pipeline for each of its stages, where the global batch is not given."""
-_FLOPS: Final = 6.0
-"""Of a parameter and a token: two forward, four backward."""
 _ATTENTION_FLOPS: Final = 12.0
 _HOPPER: Final = "Hopper"
 
@@ -39,6 +37,8 @@ class StepTime:
     linear: float
     attention: float
     elements: float
+    unpacking: float
+    """Weights of 4 bits, before they are multiplied with."""
     telling: float
     """Between GPUs, as far as computing does not hide it."""
     update: float
@@ -51,12 +51,18 @@ class StepTime:
     @property
     def total(self) -> float:
         """All of it."""
-        computing = self.linear + self.attention + self.elements + self.telling
-        return max(self.least, computing) * (1.0 + self.bubble) + self.update
+        computing = self.linear + self.attention + self.elements + self.unpacking
+        return max(self.least, computing + self.telling) * (1.0 + self.bubble) + self.update
 
 
-def training_precision(board: Board, precisions: Precisions) -> Precision:
-    """What a board multiplies in: the narrower of weights and activations where it can."""
+def training_precision(board: Board, requirement: Requirement) -> Precision:
+    """What a board multiplies in: the narrower of weights and activations where it can.
+
+    QLoRA unpacks its weights to what activations are in.
+    """
+    precisions = requirement.precision
+    if requirement.task is Task.FINETUNE_QLORA:
+        return compute_format(board, precisions.activations)
     formats = (precisions.weights, precisions.activations)
     return compute_format(board, min(formats, key=lambda each: each.bytes_per_parameter))
 
@@ -70,12 +76,17 @@ def micro_batches(requirement: Requirement, layout: Parallelism) -> float:
 
 
 def is_fused(requirement: Requirement, layout: Parallelism) -> bool:
-    """Whether a framework with fused kernels runs it: those that split layers, or train in fp8."""
+    """Whether a framework with fused kernels runs it: those that split layers, or train in fp8.
+
+    Adapters sit between kernels and keep them apart.
+    """
+    if requirement.task is not Task.TRAINING or requirement.training.zero_stage >= FULL_SHARDING:
+        return False
     splits = layout.tensor * layout.pipeline > 1
-    narrow = requirement.precision.activations.is_quantized or (
-        requirement.task is Task.TRAINING and requirement.precision.weights.is_quantized
+    return splits or any(
+        each.is_quantized
+        for each in (requirement.precision.activations, requirement.precision.weights)
     )
-    return requirement.training.zero_stage < FULL_SHARDING and (splits or narrow)
 
 
 def transformer_step(
@@ -100,6 +111,7 @@ def transformer_step(
         * again,
         attention=attended / (plain * settings.attention_ratio) * again,
         elements=traffic * shape.layers * shape.hidden * tokens / bandwidth * again,
+        unpacking=_unpacked(requirement, shape, layout) * settings.unpacking_traffic / bandwidth,
         telling=_telling_seconds(requirement, shape, Telling(board, layout, settings), batches),
         update=_updated(requirement, shape, layout) * _UPDATE_BYTES / (bandwidth * batches),
         least=settings.layer_seconds * shape.layers / layout.pipeline,
@@ -125,13 +137,11 @@ def _product_seconds(
 ) -> float:
     """Of one token, on one GPU that holds the whole model."""
     slower = shape.expert_parameters * (1.0 / settings.expert_ratio - 1.0)
-    flops = _FLOPS * (shape.count.linear + slower)
-    rate = _achieved(board, training_precision(board, requirement.precision))
+    each = FLOPS if requirement.task is Task.TRAINING else FROZEN_FLOPS
+    flops = each * (shape.count.linear + slower)
+    rate = _achieved(board, training_precision(board, requirement))
     held = settings.hopper_ratio if board.architecture == _HOPPER else 1.0
-    seconds = flops / (rate * held * (1.0 if is_fused else settings.linear_ratio))
-    if requirement.task is Task.FINETUNE_QLORA:
-        seconds *= settings.unpacking_ratio
-    return seconds if requirement.task is Task.TRAINING else seconds * _FROZEN_SHARE
+    return flops / (rate * held * (1.0 if is_fused else settings.linear_ratio))
 
 
 def _telling_seconds(
@@ -154,6 +164,14 @@ def _updated(requirement: Requirement, shape: TrainingShape, layout: Parallelism
         return 0.0
     shards = layout.data if requirement.training.zero_stage > 0 else 1
     return shape.count.total / (layout.tensor * layout.pipeline * shards)
+
+
+def _unpacked(requirement: Requirement, shape: TrainingShape, layout: Parallelism) -> float:
+    """Parameters that one GPU unpacks for a micro batch, each in every pass."""
+    if requirement.task is not Task.FINETUNE_QLORA:
+        return 0.0
+    repeats = 1.0 if requirement.training.recompute is Recompute.FULL else 0.0
+    return (_PASSES + repeats) * shape.count.layers / (layout.tensor * layout.pipeline)
 
 
 def _achieved(board: Board, precision: Precision) -> float:

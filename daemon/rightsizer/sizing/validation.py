@@ -12,6 +12,8 @@ from rightsizer.sizing.requirement import Requirement
 __all__ = ["ValidationStep", "validation_steps"]
 
 _GIB: Final = 2.0**30
+_WHOLE: Final = 100.0
+"""From here on no more digits tell anything."""
 _ABOVE: Final = 1.25
 """Of the planned load: enough above it to see what gives first."""
 _LOADS: Final = (("alone", 0.0), ("half the load", 0.5), ("the load", 1.0), ("above it", _ABOVE))
@@ -118,11 +120,15 @@ def _expected(requirement: Requirement, candidate: Candidate) -> Iterator[str]:
     if rate.tokens_per_second is not None:
         made = rate.tokens_per_second
         unit = "tokens" if isinstance(requirement.model, Transformer) else "samples"
-        yield f"{made.low:.4g} to {made.high:.4g} {unit}/s"
+        yield f"{_figure(made.low)} to {_figure(made.high)} {unit}/s"
     if load.ttft_ms is not None:
         yield f"first token within {load.ttft_ms:g} ms"
     if load.tpot_ms is not None:
         yield f"at most {load.tpot_ms:g} ms between tokens"
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= _WHOLE else f"{value:.3g}"
 
 
 def _spelled(candidate: Candidate) -> str:

@@ -10,9 +10,12 @@ from rightsizer.catalogue.precision import Precision
 from rightsizer.domain.errors import RequirementError
 
 __all__ = [
+    "COMPUTE_SHARES",
+    "USUAL_COMPUTE_SHARE",
     "WORKLOADS",
     "Activity",
     "Family",
+    "Scenario",
     "Workload",
     "parse_precision",
     "parse_workload",
@@ -40,6 +43,15 @@ class Family(StrEnum):
     GRAPH = "graph"
 
 
+class Scenario(StrEnum):
+    """How a language model is served."""
+
+    OFFLINE = "offline"
+    """As much as memory holds at a time."""
+    SERVER = "server"
+    """As much as is answered in time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A family at an activity, by the name that it is asked for with."""
@@ -47,6 +59,41 @@ class Workload:
     name: str
     activity: Activity
     family: Family
+    scenario: Scenario | None = None
+    """`None` for both alike."""
+
+    @property
+    def compute_share(self) -> float:
+        """The part of the time that matrix products take, by what is known of the family."""
+        return COMPUTE_SHARES[self.activity].get(self.family, USUAL_COMPUTE_SHARE)
+
+
+USUAL_COMPUTE_SHARE: Final = 0.6
+COMPUTE_SHARES: Final[Mapping[Activity, Mapping[Family, float]]] = MappingProxyType(
+    {
+        Activity.INFERENCE: {
+            Family.TRANSFORMER_ENCODER: 0.85,
+            Family.DIFFUSION: 0.9,
+            Family.SPEECH: 0.5,
+            Family.RECOMMENDER: 0.5,
+            Family.GRAPH: 0.3,
+        },
+        Activity.TRAINING: {
+            Family.CNN: 0.4,
+            Family.DETECTION: 0.4,
+            Family.SEGMENTATION: 0.5,
+            Family.TRANSFORMER_ENCODER: 0.85,
+            Family.LLM: 0.85,
+            Family.DIFFUSION: 0.8,
+            Family.SPEECH: 0.5,
+            Family.RECOMMENDER: 0.3,
+            Family.GRAPH: 0.3,
+        },
+    }
+)
+"""By arithmetic per byte, before anything is measured: matrices of transformers are large,
+normalization and embedding tables are read and hardly computed with, training keeps and reads
+activations; those left out have the usual share."""
 
 
 def _all_workloads() -> Mapping[str, Workload]:
@@ -55,15 +102,14 @@ def _all_workloads() -> Mapping[str, Workload]:
         for activity in Activity
         for family in Family
     }
-    for scenario in ("offline", "server"):
+    for scenario in Scenario:
         name = f"{Activity.INFERENCE}-{Family.LLM}-{scenario}"
-        named[name] = Workload(name, Activity.INFERENCE, Family.LLM)
+        named[name] = Workload(name, Activity.INFERENCE, Family.LLM, scenario)
     return MappingProxyType(named)
 
 
 WORKLOADS: Final[Mapping[str, Workload]] = _all_workloads()
-"""By name. Serving under a latency bound and without one order GPUs alike: neither has a fit of its
-own."""
+"""By name."""
 
 _PRECISIONS: Final[Mapping[str, Precision]] = MappingProxyType(
     {

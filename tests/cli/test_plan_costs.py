@@ -1,0 +1,118 @@
+"""`rightsizer plan`: costs in every form, growth, settings, and GPUs that nobody knows."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from plan_answers import SHAPE, answer, refusal
+from rightsizer.cli.main import main
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where the requirements are."""
+    return tmp_path / "plan.yaml"
+
+
+def test_a_change_of_gpu_that_growth_makes_due_is_told(file: Path, capsys: Captured) -> None:
+    """What one GPU does today for little may take many dear ones soon."""
+    asked = {
+        "model": SHAPE,
+        "load": {"tokens_per_second": 150},
+        "growth": {"per_month": 0.5, "months": 10},
+        "gpus": ["L4", "H100-SXM5-80GB"],
+        "prices": {"L4": 0.5, "H100-SXM5-80GB": 2.5},
+    }
+    plan = answer(file, json.dumps(asked), capsys)
+    switch = plan["growth_outlook"]["switch"]
+
+    assert plan["candidates"][0]["gpu"] == "L4"
+    assert switch["gpu"] == "H100-SXM5-80GB"
+    assert 1 <= switch["month"] <= 10
+    assert main(["plan", str(file)]) == 0
+    assert f"Change over in month {switch['month']} to " in capsys.readouterr().out
+
+
+def test_a_candidate_has_its_costs_in_every_form(file: Path, capsys: Captured) -> None:
+    """Offers with source and date, owning with its break-even, energy, and carbon if asked for."""
+    text = "model: {parameters: 8e9}\ngpus: [H100-SXM5-80GB]\n"
+    grams = "prices: {carbon_grams_per_kwh: 400}\n"
+    found = answer(file, text + grams, capsys)["candidates"][0]
+    costs = found["costs"]
+    by_terms = {each["billing"]: each for each in costs["offers"]}
+    demand = by_terms["on_demand"]
+
+    assert list(by_terms) == [
+        "on_demand",
+        "reserved_1_year",
+        "reserved_3_years",
+        "spot",
+        "on_premises",
+    ]
+    assert demand["cost_per_hour"] == pytest.approx(found["cost_per_hour"])
+    assert demand["cost_per_hour_low"] < demand["cost_per_hour"] < demand["cost_per_hour_high"]
+    assert demand["cost_per_million_tokens"] == pytest.approx(found["cost_per_million_tokens"])
+    assert all(each["source"] and each["date"] for each in costs["offers"])
+    assert costs["on_premises"]["break_even_hours"] > 0
+    assert costs["on_premises"]["break_even_months"] > 0
+    kilowatts = costs["energy"]["kilowatts"]
+    assert costs["carbon"]["kilograms_per_hour"] == pytest.approx(0.4 * kilowatts)
+    assert answer(file, text, capsys)["candidates"][0]["costs"]["carbon"] is None
+
+
+def test_a_configuration_is_used_where_it_is_named(file: Path, capsys: Captured) -> None:
+    """Settings, boards and prices; flags go before it."""
+    own = file.with_name("prices.yaml")
+    own.write_text("boards: {L4: {on_demand: 3.5}}\n", encoding="utf-8")
+    settings = file.with_name("rightsizer.yaml")
+    settings.write_text(
+        f"catalogue: {{prices_file: {own}}}\n"
+        "sizing: {memory: {driver_reserved: 4GiB}, cost: {carbon_grams_per_kilowatt_hour: 50}}\n",
+        encoding="utf-8",
+    )
+    flag = file.with_name("others.yaml")
+    flag.write_text("boards: {L4: {on_demand: 4.5}}\n", encoding="utf-8")
+    text = "model: {parameters: 1e9}\ngpus: [L4]\nload: {concurrency: 4}\n"
+    named = ("--config.file", str(settings))
+    usual, found, flagged = (
+        answer(file, text, capsys, *more)["candidates"][0]
+        for more in ((), named, (*named, "--prices", str(flag)))
+    )
+
+    assert found["memory_headroom_ratio"] < usual["memory_headroom_ratio"]
+    assert found["costs"]["carbon"]["grams_per_kwh"] == 50
+    assert (found["cost_per_hour"], flagged["cost_per_hour"]) == (3.5, 4.5)
+
+
+def test_a_gpu_that_nobody_knows_has_a_remedy(file: Path, capsys: Captured) -> None:
+    """Which works."""
+    text = "model: {parameters: 1e9}\ngpus: [LAB-1]\n"
+    assert "describe it in a file of boards (--catalogue FILE" in refusal(file, text, capsys)
+
+    boards = file.with_name("boards.yaml")
+    boards.write_text(
+        "boards:\n  LAB-1: {architecture: Hopper, compute_capability: '9.0', sm_count: 100,"
+        " memory_mib: 65536, memory_bandwidth_gbs: 2000, power_limit_watts: 300,"
+        " dense_peak_tera: {bf16: 500}}\n",
+        encoding="utf-8",
+    )
+    found = answer(file, text, capsys, "--catalogue", str(boards))["candidates"][0]
+
+    assert found["fits"]
+    assert found["cost_per_hour"] is None
+    assert found["costs"]["offers"] == []
+    assert found["costs"]["energy"]["kilowatts"] > 0
+
+
+def test_your_own_prices_go_before_the_catalogues(file: Path, capsys: Captured) -> None:
+    """Those of the plan before those of a file, those of a file before what is packaged."""
+    own = file.with_name("prices.yaml")
+    own.write_text("boards: {L4: {on_demand: 3.5}, L40S: {on_demand: 4.5}}\n", encoding="utf-8")
+    text = "model: {parameters: 1e9}\ngpus: [L4, L40S]\nprices: {NVIDIA L40S: 9}\n"
+    plan = answer(file, text, capsys, "--prices", str(own))
+
+    costs = {each["gpu"]: each["cost_per_hour"] for each in plan["candidates"]}
+    assert costs == {"L4": 3.5, "L40S": 9.0}

@@ -1,0 +1,37 @@
+"""`rightsizer plan` over a text: what it answers, or what it tells of it."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rightsizer.cli.main import main
+
+__all__ = ["SHAPE", "answer", "refusal"]
+
+SHAPE: Final = {
+    "parameters": 8030261248,
+    "layers": 32,
+    "hidden": 4096,
+    "heads": 32,
+    "kv_heads": 8,
+    "ffn": 14336,
+    "vocab": 128256,
+}
+
+
+def answer(path: Path, text: str, capsys: pytest.CaptureFixture[str], *more: str) -> Any:
+    """What a plan of a text is in JSON."""
+    path.write_text(text, encoding="utf-8")
+    assert main(["plan", str(path), "--json", *more]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What is told of a text that is no plan, without the command's and the file's name."""
+    path.write_text(text, encoding="utf-8")
+    status = main(["plan", str(path), "--json"])
+    out, err = capsys.readouterr()
+    assert (status, out) == (1, "")
+    return err.replace(f"rightsizer: {path}", "FILE").strip()

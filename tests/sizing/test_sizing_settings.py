@@ -1,0 +1,79 @@
+"""What an operator sets reaches what is predicted."""
+
+from dataclasses import replace
+from typing import Final
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.sizing.candidates import Candidate
+from rightsizer.sizing.cost_settings import CostSettings
+from rightsizer.sizing.memory_settings import MemorySettings
+from rightsizer.sizing.place import find_place
+from rightsizer.sizing.planner import Planner
+from rightsizer.sizing.requirement import Growth, Load, Requirement, Task, Training
+from rightsizer.sizing.serving_settings import ServingSettings
+from rightsizer.sizing.settings import SizingSettings
+from rightsizer.sizing.training_settings import TrainingSettings
+from sizing_models import published
+
+USUAL: Final = SizingSettings()
+H100: Final = "H100-SXM5-80GB"
+SERVING: Final = Requirement(published("Llama-3.1-8B"), load=Load(concurrency=16), gpus=(H100,))
+TRAINING: Final = Requirement(
+    published("Llama-3.1-8B"), Task.FINETUNE_LORA, training=Training(tokens=1e9), gpus=(H100,)
+)
+
+
+def best(requirement: Requirement, settings: SizingSettings = USUAL) -> Candidate:
+    """The first in rank."""
+    return Planner(built_in(), built_in_prices(), settings).plan(requirement).candidates[0]
+
+
+def test_memory_settings_reach_memory_and_room() -> None:
+    """Of plans, and of the places that are projected to."""
+    own = MemorySettings(context_bytes=3e9, driver_reserved_bytes=2e9)
+    found, usual = best(SERVING, replace(USUAL, memory=own)), best(SERVING)
+
+    assert found.memory.overhead_bytes - usual.memory.overhead_bytes > 2e9
+    assert found.usable_bytes < usual.usable_bytes
+    assert find_place(built_in(), H100, own).usable_bytes == found.usable_bytes
+
+
+def test_serving_settings_reach_latencies() -> None:
+    """A slower engine has more time between tokens."""
+    own = ServingSettings(layer_seconds=1e-3)
+    found, usual = best(SERVING, replace(USUAL, serving=own)), best(SERVING)
+
+    assert found.rate.tpot_ms is not None
+    assert usual.rate.tpot_ms is not None
+    assert found.rate.tpot_ms.value > 2 * usual.rate.tpot_ms.value
+
+
+def test_training_settings_reach_the_rate() -> None:
+    """A slower framework trains fewer tokens."""
+    own = TrainingSettings(linear_ratio=0.4)
+    found, usual = best(TRAINING, replace(USUAL, training=own)), best(TRAINING)
+
+    assert found.rate.tokens_per_second is not None
+    assert usual.rate.tokens_per_second is not None
+    assert found.rate.tokens_per_second.value < usual.rate.tokens_per_second.value
+
+
+def test_cost_settings_reach_the_bill() -> None:
+    """Training draws more than serving unless somebody says otherwise."""
+    own = CostSettings(training_power_ratio=0.1)
+    found, usual = best(TRAINING, replace(USUAL, cost=own)).bill, best(TRAINING).bill
+
+    assert found is not None
+    assert usual is not None
+    assert found.kilowatt_hours.per_hour.value < 0.5 * usual.kilowatt_hours.per_hour.value
+
+
+def test_plan_settings_say_how_many_kinds_are_followed_through_growth() -> None:
+    """One is enough for who wants no change."""
+    requirement = replace(SERVING, gpus=("L40S", H100), growth=Growth(0.1, 2))
+    own = replace(USUAL, plan=replace(USUAL.plan, growth_candidates=1))
+    plan = Planner(built_in(), built_in_prices(), own).plan(requirement)
+
+    assert plan.outlook is not None
+    assert [each.gpu for each in plan.outlook.kinds] == [plan.candidates[0].gpu]
