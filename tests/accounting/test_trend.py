@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from readings import DAY, EPOCH
 from rightsizer.accounting.trend import TrendSettings, daily_means, daily_peaks, trend_of
-from rightsizer.domain.block import BLOCK_SPAN, Block
+from rightsizer.domain.block import BLOCK_SPAN, Block, Series
 
 SETTINGS: Final = TrendSettings()
 
@@ -90,6 +90,6 @@ def test_days_count_that_are_known_for_half() -> None:
     blocks.append(Block(EPOCH + 210 * BLOCK_SPAN, 150.0, 1.0, 1.0))
     blocks += [Block(EPOCH + DAY + n * BLOCK_SPAN, 300.0, 0.9, 0.9) for n in range(100)]
     number = EPOCH // DAY
-    ((day, mean),) = daily_means(blocks, SETTINGS)
+    ((day, mean),) = daily_means(Series.of(blocks), SETTINGS)
     assert (day, mean) == (number, pytest.approx((200 * 300 * 0.4 + 150) / (200 * 300 + 150)))
-    assert daily_peaks(blocks, SETTINGS) == [(number, 1.0)]
+    assert daily_peaks(Series.of(blocks), SETTINGS) == [(number, 1.0)]

@@ -10,14 +10,27 @@ from rightsizer.domain.state import State, Tier
 
 
 @pytest.mark.parametrize(
-    ("tier", "expected"),
-    [(Tier.PROFILING, 1.0), (Tier.POWER, 0.85), (Tier.BASIC, 0.5), (Tier.NONE, 0.0)],
+    ("tier", "observed", "sized"),
+    [
+        (Tier.PROFILING, 1.0, 1.0),
+        (Tier.POWER, 0.97, 0.85),
+        (Tier.BASIC, 0.95, 0.5),
+        (Tier.NONE, 0.0, 0.0),
+    ],
 )
-def test_tier_bounds_what_may_be_believed(tier: Tier, expected: float) -> None:
-    """Utilization alone is worth half."""
+def test_tier_bounds_what_may_be_believed(tier: Tier, observed: float, sized: float) -> None:
+    """Utilization alone tells rest from work nearly as well, and half as much of a need."""
     judged = case([window({State.IDLE_HELD: 1}, tiers={tier: 1})])
-    assert direct_factors(judged, 1.0, 0.9)["tier"] == expected
-    assert sizing_factors(judged, 0.5)["tier"] == expected
+    assert direct_factors(judged, 1.0, 0.9)["tier"] == observed
+    assert sizing_factors(judged, 0.5)["tier"] == sized
+
+
+def test_an_hour_is_watched_minute_by_minute() -> None:
+    """Clearly beyond the threshold is nearly certain, at the threshold it is even."""
+    hour = case([window({State.HIDDEN_STALL: 1})])
+    assert direct_factors(hour, 0.6, 0.3)["certainty"] > 0.99
+    assert direct_factors(hour, 0.3, 0.3)["certainty"] == pytest.approx(0.5, abs=0.05)
+    assert direct_factors(hour, 0.1, 0.3)["certainty"] < 0.01
 
 
 def test_weakest_device_counts() -> None:
@@ -25,7 +38,7 @@ def test_weakest_device_counts() -> None:
     good = window({State.IDLE_HELD: 10})
     poor = window({State.IDLE_HELD: 1, State.UNKNOWN: 1}, tiers={Tier.POWER: 1})
     factors = direct_factors(case([good, poor]), 1.0, 0.9)
-    assert (factors["tier"], factors["coverage"]) == (0.85, 0.5)
+    assert (factors["tier"], factors["coverage"]) == (0.97, 0.5)
     assert factors["certainty"] == direct_factors(case([poor]), 1.0, 0.9)["certainty"]
 
 

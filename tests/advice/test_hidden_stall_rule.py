@@ -5,7 +5,7 @@ import pytest
 from cases import case, window
 from readings import gpu, workload
 from rightsizer.advice.rules.hidden_stall import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason
+from rightsizer.domain.finding import Action, FindingKind, Reason, Severity
 from rightsizer.domain.state import State, Tier
 
 JOB = workload()
@@ -81,3 +81,34 @@ def test_unknown_time_neither_makes_nor_hides_a_stall() -> None:
     assert clear.is_complaint
     assert hazy.is_complaint
     assert hazy.confidence == pytest.approx(clear.confidence / 2, abs=0.001)
+
+
+def test_it_tells_where_to_look() -> None:
+    """The straggler's stacks, what limits it, and what makes the next run tell the rank."""
+    spinning = window({STALL: 9, BUSY: 1})
+    late = window({State.HOST_BOUND: 9, BUSY: 1})
+    found = RULE.judge(case([spinning, spinning, late], JOB))
+    stacks, limit, ranks = found.instructions
+    assert stacks.title == "See where the process on GPU 2 stands"
+    assert stacks.text == (
+        "nvidia-smi --id=GPU-2 --query-compute-apps=pid --format=csv,noheader"
+        " | xargs -rn1 sudo py-spy dump --native --pid"
+    )
+    assert limit.text == "it is host bound for most of the time that it is at work"
+    assert "TORCH_NCCL_TRACE_BUFFER_SIZE" in ranks.text
+    assert found.evidence["hypotheses"] == {"hidden_stall": 0.667, "host_bound": 0.333}
+
+
+def test_a_gpu_by_itself_waits_for_no_peer() -> None:
+    """A hang, another node, or a loop that keeps it from being taken away."""
+    found = RULE.judge(case([window({STALL: 10})], JOB))
+    assert found.instructions[0].title == "A single GPU has no peer to wait for"
+    assert found.exclusive_group is None
+
+
+def test_severity_and_savings_follow_from_what_is_lost() -> None:
+    """Three GPUs that spin all the time are three GPUs at most, and none at least."""
+    spinning = window({STALL: 10})
+    found = RULE.judge(case([spinning, spinning, spinning, window({BUSY: 10})], JOB))
+    assert found.severity is Severity.HIGH
+    assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, 3.0)

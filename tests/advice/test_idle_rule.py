@@ -1,16 +1,21 @@
 """The rule of GPUs that do nothing."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from block_cases import Course, at_hours, busy, case_of
 from cases import case, window
 from readings import workload
 from rightsizer.advice.rules import idle
 from rightsizer.advice.rules.idle import RULE, IdleSettings
-from rightsizer.domain.finding import Action, FindingKind, Reason, Risk
+from rightsizer.domain.block import Measure
+from rightsizer.domain.finding import Action, Case, FindingKind, Reason, Risk, Severity
+from rightsizer.domain.node import Node
 from rightsizer.domain.state import State
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.domain.workload import Holding, WorkloadClass
 
 JOB = workload()
 EMPTY, HELD, BUSY = State.IDLE_EMPTY, State.IDLE_HELD, State.PRODUCTIVE
@@ -43,8 +48,8 @@ def test_serving_is_scaled_rather_than_released() -> None:
     assert RULE.judge(case([window({HELD: 3})], serving)).action is Action.SCALE_TO_ZERO
 
 
-@pytest.mark.parametrize(("idle_hours", "kind"), [(9, FindingKind.IDLE), (8.99, "optimized")])
-def test_nine_tenths_of_the_time_must_be_idle(idle_hours: float, kind: str) -> None:
+@pytest.mark.parametrize(("idle_hours", "kind"), [(9.9, FindingKind.IDLE), (9.89, "optimized")])
+def test_nearly_all_of_the_time_must_be_idle(idle_hours: float, kind: str) -> None:
     """A few active seconds an hour do not make a GPU used; more do."""
     found = RULE.judge(case([window({HELD: idle_hours, BUSY: 10 - idle_hours})], JOB))
     assert found.finding == kind
@@ -121,3 +126,68 @@ def test_end_of_a_finding_keeps_its_id() -> None:
     other = RULE.judge(case([window({HELD: 1})], workload("other")))
     assert other.id != short.id
     assert short.evidence["known_seconds"] == 3600
+
+
+def test_gpu_that_was_given_away_and_has_no_process() -> None:
+    """The scheduler says that it is taken; nobody ever came."""
+    holdings = {"GPU-0": (Holding(JOB, 1.0, has_process=False),)}
+    found = RULE.judge(replace(case([window({EMPTY: 2})], JOB), node=Node(holdings=holdings)))
+    assert found.reasons == (Reason.ALLOCATED_WITHOUT_PROCESS,)
+    assert found.summary == (
+        "GPU 0: allocated to llama, without a process on it, and idle 100% of the last 2 h."
+    )
+    there = {"GPU-0": (Holding(JOB, 1.0),)}
+    found = RULE.judge(replace(case([window({EMPTY: 2})], JOB), node=Node(holdings=there)))
+    assert found.reasons == (Reason.IDLE_EMPTY,)
+
+
+def test_owner_is_told_what_to_type() -> None:
+    """With the severity of a whole GPU."""
+    found = RULE.judge(case([window({HELD: 2})], JOB))
+    assert found.instructions[0].text == "scancel --name=llama"
+    assert found.severity is Severity.HIGH
+
+
+def asleep(course: Course, days: float, hours: float = 2.0) -> Case:
+    """A service that was idle for the last hours, which end at midnight."""
+    serving = workload(workload_class=WorkloadClass.SERVING)
+    return case_of([course], days, serving, windows=[window({HELD: hours})])
+
+
+def test_service_that_always_sleeps_at_these_hours_is_no_news() -> None:
+    """Its hours are the rule `diurnal_autoscale`'s; idle by day it is told as before."""
+    found = RULE.judge(asleep(at_hours(8, 20, 0.4), 4))
+    assert found.finding is FindingKind.OPTIMIZED
+    assert found.summary == "GPU 0: idle, as at these hours of every day."
+    assert RULE.judge(asleep(at_hours(8, 20, 0.4), 4, hours=6.0)).is_complaint
+    assert RULE.judge(asleep(at_hours(8, 20, 0.4), 1)).is_complaint
+
+
+def test_jobs_have_no_usual_hours() -> None:
+    """A job that sleeps at night is forgotten every night."""
+    night = case_of([at_hours(8, 20, 0.4)], 4, JOB, windows=[window({HELD: 2.0})])
+    assert RULE.judge(night).is_complaint
+
+
+def test_risk_is_that_of_its_own_past() -> None:
+    """Whoever comes back within the half hour most of the time is not to be disturbed."""
+
+    def restless(number: int) -> dict[Measure, float]:
+        return busy(0.0 if (number + 6) % 12 < 9 else 0.5)
+
+    found = RULE.judge(case_of([restless], 4, JOB, windows=[window({HELD: 2.0})]))
+    assert found.evidence["resume_ratio"] == 1.0
+    assert found.evidence["resume_gaps"] == 95
+    assert found.risk is Risk.HIGH
+
+
+@pytest.mark.parametrize(("idle_hours", "is_idle"), [(0.41, True), (0.39, False)])
+def test_who_works_for_a_fifth_of_half_an_hour_is_back(
+    idle_hours: float,
+    is_idle: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """A few active minutes end no advice, and real use does."""
+    owner = workload("notebook", WorkloadClass.NOTEBOOK)
+    recent = window({State.IDLE_HELD: idle_hours, State.PRODUCTIVE: 0.5 - idle_hours})
+    kept = RULE.relaxed(RULE.conduct(owner).close_ratio)
+    assert kept.judge(case([recent], owner)).is_complaint == is_idle

@@ -11,7 +11,7 @@ from rightsizer.advice.ledger import Ledger, LedgerSettings
 from rightsizer.advice.recommender import Judgement
 from rightsizer.domain.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.domain.errors import UsageError
-from rightsizer.domain.finding import Action
+from rightsizer.domain.finding import Action, Severity
 
 ID = "aaaaaaaaaaaa"
 OTHER = "bbbbbbbbbbbb"
@@ -286,3 +286,19 @@ def test_openings_and_closings_take_turns(steps: list[tuple[Judgement, int]]) ->
                 assert before is None or before.kind is CLOSED
             told[event.advice.id] = event
         assert sum(advice.is_open for advice in ledger.advice()) <= 1
+
+
+def test_severity_rises_once_in_a_short_span() -> None:
+    """A load at the border does not nag, and a fall is no news."""
+    ledger = Ledger()
+    run(ledger, [judgement(severity=Severity.LOW)], 0)
+    high, low = judgement(severity=Severity.HIGH), judgement(severity=Severity.LOW)
+    assert run(ledger, [high], 5) == []
+    assert ledger.advice()[0].finding.severity is Severity.LOW
+    assert run(ledger, [high], 10) == [AdviceEventKind.SEVERITY_UP]
+    assert ledger.advice()[0].finding.severity is Severity.HIGH
+    assert run(ledger, [low], 20) == []
+    assert ledger.advice()[0].finding.severity is Severity.LOW
+    assert run(ledger, [high], 30) == []
+    critical = judgement(severity=Severity.CRITICAL)
+    assert run(ledger, [critical], 40) == [AdviceEventKind.SEVERITY_UP]

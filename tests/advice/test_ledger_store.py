@@ -1,6 +1,8 @@
 """Advice survives a restart."""
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,10 +12,23 @@ from hypothesis import strategies as st
 
 from cases import NOW, after, finding, judgement
 from rightsizer.advice.ledger import Ledger, Record
-from rightsizer.advice.ledger_store import LEDGER_SCHEMA, LedgerStore
-from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.advice.ledger_store import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerStore
+from rightsizer.advice.measurement import Measurement
+from rightsizer.advice.track_record import TrackRecord
+from rightsizer.advice.verification import Baseline
+from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.domain.errors import HistoryError
-from rightsizer.domain.finding import Action, Finding, FindingKind, Option, Reason, Risk, Savings
+from rightsizer.domain.finding import (
+    Action,
+    Finding,
+    FindingKind,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+    Severity,
+)
+from rightsizer.domain.workload import WorkloadClass
 from rightsizer.edge.database import Database
 
 TEXT: Final = st.text(max_size=8)
@@ -79,7 +94,7 @@ RECORDS: Final[st.SearchStrategy[Record]] = st.builds(
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
     """A database for a ledger."""
-    with Database(tmp_path / "history.db", (LEDGER_SCHEMA,)) as opened:
+    with Database(tmp_path / "history.db", (LEDGER_SCHEMA, TRACK_SCHEMA)) as opened:
         yield opened
 
 
@@ -124,6 +139,99 @@ def test_failed_save_leaves_what_was_there(database: Database) -> None:
     record = Record(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
     store = LedgerStore(database)
     store.save([record])
-    with pytest.raises(HistoryError, match="UNIQUE"):
-        store.save([record, record])
+    with database.transaction() as connection:
+        connection.execute("ALTER TABLE advice_event RENAME TO away")
+    with pytest.raises(HistoryError, match="advice_event"):
+        store.save([])
     assert store.load() == [record]
+
+
+def test_record_of_a_newer_program_is_read_without_what_it_added(database: Database) -> None:
+    """And one of an older program with defaults for what it lacked."""
+    record = Record(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama", confidence=0.9)
+    LedgerStore(database).save([record])
+    with database.transaction() as connection:
+        (text,) = connection.execute("SELECT record FROM advice").fetchone()
+        form = json.loads(text)
+        form["mood"] = form["advice"]["mood"] = form["advice"]["finding"]["mood"] = "good"
+        form["advice"]["finding"]["savings"]["mood"] = "good"
+        for name in ("confidence", "severity", "baseline", "trial_since"):
+            del form[name]
+        del form["advice"]["why"]
+        connection.execute("UPDATE advice SET record = ?", (json.dumps(form),))
+    assert LedgerStore(database).load() == [replace(record, confidence=0.0)]
+
+
+def test_what_is_not_understood_is_not_thrown_away(database: Database) -> None:
+    """The program that wrote it may come back."""
+    known = Record(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
+    foreign = Record(Advice(finding(id="b"), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
+    LedgerStore(database).save([known, foreign])
+    levitate(database, "b")
+    store = LedgerStore(database)
+    assert store.load() == [known]
+    store.save([])
+    store.save([known])
+    with database.transaction() as connection:
+        rows = connection.execute("SELECT id FROM advice ORDER BY id").fetchall()
+    assert rows == [(known.advice.id,), ("b",)]
+
+
+def levitate(database: Database, advice_id: str) -> None:
+    """Put advice into a state that no program of today knows."""
+    with database.transaction() as connection:
+        connection.execute(
+            "UPDATE advice SET record = replace(record, 'active', 'levitating') WHERE id = ?",
+            (advice_id,),
+        )
+
+
+def test_only_what_changed_is_written(database: Database) -> None:
+    """Thousands of closed pieces of advice stay as they are from run to run."""
+    store = LedgerStore(database)
+    records = [
+        Record(Advice(finding(id=name), AdviceState.ACTIVE, NOW, NOW), name) for name in "abc"
+    ]
+    store.save(records)
+    levitate(database, "a")
+    store.save([records[0], replace(records[1], key="other"), records[2]])
+    found = LedgerStore(database).load()
+    assert [record.key for record in found] == ["other", "c"]
+
+
+def test_trial_survives_with_its_figures_from_before(database: Database) -> None:
+    """A week's comparison outlives many restarts."""
+    before = Measurement(
+        2.0, 0.9, 400.0, {"stalled": 0.1}, ("h100",), ("GPU-0",), WorkloadClass.BATCH
+    )
+    record = Record(
+        Advice(finding(severity=Severity.HIGH), AdviceState.CLAIMED, NOW, NOW, why="doing it"),
+        "slurm/llama",
+        severity=Severity.HIGH,
+        baseline=Baseline(before, {"slurm/other": 0.5}),
+        trial_since=NOW,
+        trial_seconds=3600.0,
+    )
+    LedgerStore(database).save([record])
+    (found,) = LedgerStore(database).load()
+    assert found == record
+    assert found.baseline is not None
+    assert found.baseline.peers == {"slurm/other": 0.5}
+    assert found.baseline.workload.harms == {"stalled": 0.1}
+
+
+def test_track_record_and_what_is_untold_survive(database: Database) -> None:
+    """In one transaction with the advice that they are about; told once, it is gone."""
+    advice = Advice(finding(), AdviceState.SUCCEEDED, NOW, NOW)
+    track = TrackRecord()
+    track.ended(advice)
+    track.answered(advice, 0.9, was_right=True)
+    event = AdviceEvent(AdviceEventKind.VERIFIED, advice, after(1))
+    store = LedgerStore(database)
+    store.save([], track.tallies, [event, event])
+    again = LedgerStore(database)
+    assert again.load_untold() == [event, event]
+    assert TrackRecord(again.load_tallies()).outcomes == track.outcomes
+    assert TrackRecord(again.load_tallies()).brier == track.brier
+    again.told()
+    assert LedgerStore(database).load_untold() == []

@@ -5,7 +5,7 @@ import pytest
 from cases import case, window
 from readings import HOUR, workload
 from rightsizer.advice.rules.near_out_of_memory import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason
+from rightsizer.domain.finding import Action, FindingKind, Reason, Severity
 from rightsizer.domain.state import Condition, Resource, State
 from rightsizer.domain.window import Window
 from rightsizer.domain.workload import Allocator, Workload, WorkloadClass
@@ -34,6 +34,8 @@ def test_full_memory_is_under_provisioned() -> None:
         "GPU 0 of llama: memory nearly full 20% of the last 10 h; the next allocation may fail."
     )
     assert found.evidence["memory_peak_ratio"] == {"GPU-0": 0.97}
+    assert found.severity is Severity.HIGH
+    assert "expandable_segments" in found.instructions[0].text
 
 
 @pytest.mark.parametrize(("hours", "is_complaint"), [(0.5, True), (0.49, False)])

@@ -6,14 +6,23 @@ from typing import Any
 
 import pytest
 
+from block_cases import case_of, steady
 from cases import case, histogram, window
-from readings import HOUR, gpu, workload
+from readings import GIBIBYTE, HOUR, gpu, workload
 from rightsizer.advice.market import Market, MarketSettings
-from rightsizer.advice.rules import hidden_stall, idle, near_out_of_memory, overprovisioned
+from rightsizer.advice.rules import (
+    hidden_stall,
+    idle,
+    memory_overprovisioned,
+    near_out_of_memory,
+    overprovisioned,
+    sharing,
+)
 from rightsizer.catalogue.price import OnDemand, Price
 from rightsizer.catalogue.prices import Prices
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.domain.finding import Action, Case, Finding, Option
+from rightsizer.domain.finding import Action, Case, Finding, Option, Reason
+from rightsizer.domain.node import Node
 from rightsizer.domain.state import Condition, Resource, State, Tier
 from rightsizer.domain.window import Window
 from rightsizer.domain.workload import WorkloadClass
@@ -67,6 +76,11 @@ def judged(found: Case, market: Market = MARKET) -> Finding:
     return overprovisioned.RULE.in_market(market).judge(found)
 
 
+def shared(found: Case, market: Market = MARKET) -> Finding:
+    """The verdict of the rule of GPUs that could be shared."""
+    return sharing.RULE.in_market(market).judge(found)
+
+
 def offered(finding: Finding, action: Action) -> list[Option]:
     """The options that mean one thing."""
     return [option for option in finding.options if option.action is action]
@@ -74,7 +88,7 @@ def offered(finding: Finding, action: Action) -> list[Option]:
 
 def test_slices_tell_slowdown_use_and_price() -> None:
     """The rest of the GPU saves something as soon as somebody takes it."""
-    option = offered(judged(case([used()], SERVICE)), Action.SHARE_MIG)[0]
+    option = offered(shared(case([used()], SERVICE)), Action.SHARE_MIG)[0]
     assert option.target == "2g.20gb"
     assert option.fits is True
     assert option.time_ratio is not None
@@ -132,35 +146,22 @@ def test_low_confidence_speaks_of_no_savings() -> None:
     assert all(option.savings == found.savings for option in found.options)
 
 
-def test_replicas_may_be_fewer() -> None:
-    """As many as hold the sum of needs and of busy time, with room for queues."""
-    found = judged(case([used(), used(), used(), used()], SERVICE))
-    assert found.action is Action.REDUCE_GPU_COUNT
-    (option,) = offered(found, Action.REDUCE_GPU_COUNT)
-    assert option.target == "3"
-    assert found.savings.gpus_low == found.savings.gpus_high == 1.0
-    assert found.savings.gpu_hours_per_month_low == 730.0
-    assert found.savings.kilowatt_hours_per_month_low == 0.0
-    assert found.savings.kilowatt_hours_per_month_high == pytest.approx(146.0)
-
-
-def test_gpus_that_talk_to_each_other_stay_together() -> None:
-    """Or that may: traffic that is not measured is not absent."""
-    silent = used()
-    unknown = replace(
-        silent,
-        demands={name: each for name, each in silent.demands.items() if name != Resource.NVLINK},
-    )
-    linked = replace(
-        silent, demands={**silent.demands, Resource.NVLINK: histogram({0.1: WEEKS / 2})}
-    )
-    for each in (unknown, linked):
-        assert offered(judged(case([each] * 4, SERVICE)), Action.REDUCE_GPU_COUNT) == []
-
-
-def test_a_twin_beside_it_tells_what_sharing_costs() -> None:
+def test_a_partner_tells_what_sharing_costs() -> None:
     """Both fit, and hardly notice each other."""
-    (option,) = offered(judged(case([used()], SERVICE)), Action.SHARE_MPS)
+    course = steady(0.5, compute=0.1, memory=0.15, memory_bytes=12 * GIBIBYTE)
+    cases = [
+        case_of(
+            [course],
+            14,
+            workload(name, WorkloadClass.SERVING),
+            devices=[gpu(index)],
+            windows=[used()],
+        )
+        for index, name in enumerate(("chat", "rank"))
+    ]
+    found = shared(replace(cases[0], node=Node(cases=tuple(cases))))
+    (option,) = offered(found, Action.SHARE_MPS)
+    assert option.target == "slurm/rank"
     assert option.fits is True
     assert option.time_ratio == pytest.approx(1.0, abs=0.05)
     assert option.savings is not None
@@ -168,11 +169,29 @@ def test_a_twin_beside_it_tells_what_sharing_costs() -> None:
     assert option.savings.gpus_high == 0.5
 
 
+def test_memory_far_too_large_is_offered_less_of_it() -> None:
+    """To a job too: the board is as fast and costs less."""
+    well_used = replace(
+        used(1.0),
+        demands={**used(1.0).demands, Resource.COMPUTE: histogram({0.9: WEEKS})},
+    )
+    market = replace(MARKET, prices=prices(H200_SXM_141GB=5.0, H100_SXM5_80GB=4.0))
+    rule = memory_overprovisioned.RULE.in_market(market)
+    h200 = gpu(board="H200-SXM-141GB", memory_total_bytes=141e9)
+    found = rule.judge(case([well_used], workload(), [h200]))
+    assert found.reasons == (Reason.GPU_MEMORY_OVERPROVISIONED,)
+    assert found.action is Action.CHANGE_GPU_TYPE
+    assert [option.target for option in found.options] == ["H100-SXM5-80GB"]
+    # Nobody sells one that is as fast with less memory.
+    assert not rule.judge(case([well_used], workload())).is_complaint
+
+
 @pytest.mark.parametrize("tier", [Tier.POWER, Tier.BASIC])
 def test_what_telemetry_cannot_carry_is_not_projected(tier: Tier) -> None:
     """Slices go by the need alone, other boards are not named."""
     coarse = replace(used(), tiers={tier: WEEKS * HOUR})
-    found = judged(case([coarse], SERVICE))
+    assert judged(case([coarse], SERVICE)).options == ()
+    found = shared(case([coarse], SERVICE))
     assert {option.action for option in found.options} == {Action.SHARE_MIG}
     assert all(option.time_ratio is None for option in found.options)
 
@@ -185,11 +204,11 @@ def test_whoever_would_only_run_longer_is_offered_nothing(kind: WorkloadClass) -
 
 def test_idle_time_is_saved_for_certain_and_the_rest_perhaps() -> None:
     """GPUs, hours, energy, money."""
-    lazy = window({State.IDLE_HELD: 95.0, State.PRODUCTIVE: 5.0}, energy_joules=3.6e7)
+    lazy = window({State.IDLE_HELD: 99.5, State.PRODUCTIVE: 0.5}, energy_joules=3.6e7)
     found = idle.RULE.in_market(MARKET).judge(case([lazy, lazy], SERVICE))
     savings = found.savings
-    assert (savings.gpus_low, savings.gpus_high) == (1.9, 2.0)
-    assert savings.dollars_per_hour_low == pytest.approx(1.9 * 4.0 * 0.9)
+    assert (savings.gpus_low, savings.gpus_high) == (1.99, 2.0)
+    assert savings.dollars_per_hour_low == pytest.approx(1.99 * 4.0 * 0.9)
     assert savings.dollars_per_hour_high == pytest.approx(2.0 * 4.0 * 1.1)
     assert savings.kilowatt_hours_per_month_high == pytest.approx(2 * 0.1 * 730)
     assert found.options[0].action is found.action is Action.SCALE_TO_ZERO

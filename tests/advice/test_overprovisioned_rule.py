@@ -1,18 +1,21 @@
 """The rule of GPUs that are larger than anything that was asked of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cases import case, histogram, window
-from readings import HOUR, gpu, workload
+from readings import HOUR, workload
 from rightsizer.advice.rules.overprovisioned import RULE
-from rightsizer.domain.device import Device, MigInstance
 from rightsizer.domain.finding import Action, FindingKind, Reason, Risk
+from rightsizer.domain.node import Node
+from rightsizer.domain.reading import Reading
+from rightsizer.domain.signal import Signal
 from rightsizer.domain.state import Resource, State
 from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Allocator, Workload, WorkloadClass
+from rightsizer.domain.workload import Allocator, Holding, Workload, WorkloadClass
 
 COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
 SERVICE = workload("chat", WorkloadClass.SERVING)
@@ -33,14 +36,13 @@ def used(
 SMALL = used({0.1: WEEK}, {0.1: WEEK})
 
 
-def test_small_service_is_offered_slices() -> None:
-    """Smallest first, with a risk by what would not have fitted."""
+def test_small_service_has_a_gpu_that_is_too_large() -> None:
+    """How to share it is said by another rule; without a projection no board is named."""
     found = RULE.judge(case([SMALL], SERVICE))
     assert found.finding is FindingKind.OVERPROVISIONED
     assert found.reasons == (Reason.GPU_OVERPROVISIONED, Reason.GPU_MEMORY_OVERPROVISIONED)
-    assert found.action is Action.SHARE_MIG
-    assert [option.target for option in found.options][:2] == ["1g.10gb", "1g.20gb"]
-    assert found.risk is found.options[0].risk is Risk.VERY_LOW
+    assert found.action is Action.NONE
+    assert found.options == ()
     assert found.summary == (
         "GPU 0 of chat: even the largest need, with its margin, leaves 88% of the GPU free."
     )
@@ -48,12 +50,11 @@ def test_small_service_is_offered_slices() -> None:
     assert found.confidence > 0.7
 
 
-def test_larger_need_gets_a_larger_slice() -> None:
-    """The need, not the mean, must fit."""
-    busier = used({0.05: WEEK * 0.98, 0.3: WEEK * 0.02}, {0.2: WEEK})
-    found = RULE.judge(case([busier], SERVICE))
-    assert found.options[0].target == "3g.40gb"
-    assert found.id != RULE.judge(case([SMALL], SERVICE)).id
+def test_gpu_that_several_share_is_no_affair_of_one() -> None:
+    """Its need is the sum of theirs."""
+    holdings = {"GPU-0": (Holding(SERVICE, 0.5), Holding(workload("rank"), 0.5))}
+    found = RULE.judge(replace(case([SMALL], SERVICE), node=Node(holdings=holdings)))
+    assert found.finding is FindingKind.OPTIMIZED
 
 
 @pytest.mark.parametrize(("compute", "is_complaint"), [(0.43, True), (0.44, False), (0.9, False)])
@@ -122,37 +123,6 @@ def test_unknown_class_gets_no_options(holder: Workload | None) -> None:
     assert "class is unknown" in str(found.evidence["options"])
 
 
-@pytest.mark.parametrize(
-    "device",
-    [
-        gpu(board="T4"),
-        gpu(board=None),
-        gpu(uuid="MIG-0", mig=MigInstance("GPU-0", "3g.40gb", 1, 0, 3 / 7, 4 / 8)),
-    ],
-)
-def test_what_cannot_be_cut_has_no_slices(device: Device) -> None:
-    """A T4, an unknown board, and a slice itself."""
-    found = RULE.judge(case([SMALL], SERVICE, [device]))
-    assert found.is_complaint
-    assert found.options == ()
-
-
-def test_several_devices_or_nvlink_have_no_slices() -> None:
-    """Slices do not talk to each other."""
-    linked = window(
-        {State.PRODUCTIVE: WEEK},
-        {COMPUTE: {0.1: WEEK}, MEMORY: {0.1: WEEK}, Resource.NVLINK: {0.3: WEEK}},
-    )
-    assert RULE.judge(case([linked], SERVICE)).options == ()
-    assert RULE.judge(case([SMALL, SMALL], SERVICE)).options == ()
-
-
-def test_slice_that_peaks_would_not_fit_is_risky() -> None:
-    """P99 fits; the rest of the time it would have hurt."""
-    peaks = used({0.1: WEEK * 0.992, 0.5: WEEK * 0.008}, {0.1: WEEK})
-    assert RULE.judge(case([peaks], SERVICE)).options[0].risk is Risk.LOW
-
-
 def test_occupied_but_not_computing_is_inefficient() -> None:
     """Only the lower bound would allow a smaller device, so none is advised."""
     occupied = used({0.9: WEEK}, {0.1: WEEK}, compute_at_least=histogram({0.1: WEEK}))
@@ -218,3 +188,13 @@ def test_unknown_time_never_creates_advice() -> None:
     found, clear = RULE.judge(case([hazy], SERVICE)), RULE.judge(case([SMALL], SERVICE))
     assert found.id == clear.id
     assert found.confidence == pytest.approx(clear.confidence / 2, abs=0.001)
+
+
+def test_work_on_media_engines_has_no_size() -> None:
+    """The SMs of a transcoder are idle, and it needs its board all the same."""
+    reading = Reading("GPU-0", 0, {Signal.ENCODER: 0.6})
+    node = Node(readings={"GPU-0": reading})
+    found = RULE.judge(replace(case([SMALL], SERVICE), node=node))
+    assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
+    quiet = Node(readings={"GPU-0": Reading("GPU-0", 0, {Signal.ENCODER: 0.01})})
+    assert RULE.judge(replace(case([SMALL], SERVICE), node=quiet)).is_complaint

@@ -1,20 +1,27 @@
 """One run over the accounts: when a verdict may become advice, and when it still holds."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cases import case, window
 from readings import workload
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.market import Market
 from rightsizer.advice.recommender import Cases, Judgement, findings, judge_all
-from rightsizer.advice.rules import RULES, hidden_stall
-from rightsizer.domain.finding import Case
+from rightsizer.advice.rules import RULES, hidden_stall, idle
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.domain.finding import Case, Finding
 from rightsizer.domain.state import State, Tier
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND
 from rightsizer.domain.window import Window
+from rightsizer.domain.workload import Workload
 
 JOB = workload()
+DIRECT = (hidden_stall.RULE, idle.RULE)
 STALL, BUSY, UNKNOWN = State.HIDDEN_STALL, State.PRODUCTIVE, State.UNKNOWN
 HOUR_LONG, TEN_MINUTES = 3600 * NANOSECONDS_PER_SECOND, 600 * NANOSECONDS_PER_SECOND
 STALLED = window({STALL: 1})
@@ -169,3 +176,82 @@ def test_permuting_workloads_permutes_judgements() -> None:
 
 def _place(judged: Judgement) -> tuple[str, str]:
     return judged.key, judged.finding.rule
+
+
+@given(
+    st.dictionaries(st.sampled_from(State), st.floats(0.0, 3.0), min_size=1),
+    st.floats(0.0, 6.0),
+)
+def test_unknown_time_never_creates_advice(hours: dict[State, float], unknown: float) -> None:
+    """Where nothing may open, it does not because less is known."""
+    less = {**hours, UNKNOWN: hours.get(UNKNOWN, 0.0) + unknown}
+    before = judge_all(lambda _: [case([window(hours)], JOB)], DIRECT)
+    after = judge_all(lambda _: [case([window(less)], JOB)], DIRECT)
+    opening = {each.finding.rule for each in before if each.may_open}
+    assert {each.finding.rule for each in after if each.may_open} <= opening
+
+
+class FlawedError(RuntimeError):
+    """What a rule with a fault raises."""
+
+
+def broken(what: str) -> Rule[hidden_stall.HiddenStallSettings]:
+    """The hidden stall rule with a fault, of JOB alone."""
+
+    def judge(judged: Case, settings: hidden_stall.HiddenStallSettings, market: Market) -> Finding:
+        if what == "judge" and judged.key == JOB.key:
+            raise FlawedError(what)
+        return replace(hidden_stall.judge(judged, settings, market), rule="broken")
+
+    def conduct(owner: Workload | None, settings: hidden_stall.HiddenStallSettings) -> Conduct:
+        if what == "conduct" and owner == JOB:
+            raise FlawedError(what)
+        return hidden_stall.conduct(owner, settings)
+
+    return Rule("broken", hidden_stall.RULE.settings, judge, conduct)
+
+
+@pytest.mark.parametrize("what", ["judge", "conduct"])
+def test_a_rule_that_raises_costs_its_own_verdict_only(what: str) -> None:
+    """Somebody is told; the others are judged, and what it had opened stays open."""
+    told: list[tuple[str, str, str]] = []
+
+    def failed(rule: str, key: str, error: Exception) -> None:
+        told.append((rule, key, str(error)))
+
+    cases = [case([STALLED], JOB), case([STALLED], workload("other"))]
+    rules = (broken(what), idle.RULE)
+    judged = judge_all(lambda _: cases, rules, failed=failed)
+    assert told == [("broken", JOB.key, what)]
+    assert [(each.key, each.finding.rule) for each in judged] == [
+        (JOB.key, "broken"),
+        ("slurm/other", "broken"),
+        (JOB.key, "idle"),
+        ("slurm/other", "idle"),
+    ]
+    silent, other = judged[:2]
+    assert (silent.may_open, silent.still_holds) == (False, None)
+    assert silent.finding.abstained is not None
+    assert other.may_open
+
+
+def test_a_rule_that_raises_has_no_finding_either() -> None:
+    """An abstention stands in its place."""
+    told: list[str] = []
+    (found,) = findings(
+        [case([STALLED], JOB)], (broken("judge"),), lambda rule, *_: told.append(rule)
+    )
+    assert found.abstained is not None
+    assert told == ["broken"]
+
+
+def test_accounts_that_raise_are_no_fault_of_a_rule() -> None:
+    """Nothing is said on grounds that are not there."""
+
+    def cases(span: int | None) -> Sequence[Case]:
+        if span:
+            raise FlawedError(str(span))
+        return [case([STALLED], JOB)]
+
+    with pytest.raises(FlawedError):
+        judge_all(cases, (hidden_stall.RULE,), failed=lambda *_: None)

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.advice.risk import risk_of
+from rightsizer.advice.risk import rank_of, risk_of, worst
 from rightsizer.domain.finding import Risk
 
-DAY = 86_400.0
+DAY = 288.0
+"""Blocks of five minutes."""
 ORDER = (Risk.VERY_LOW, Risk.LOW, Risk.MEDIUM, Risk.HIGH)
 
 
@@ -21,8 +22,8 @@ ORDER = (Risk.VERY_LOW, Risk.LOW, Risk.MEDIUM, Risk.HIGH)
         (0.1, 7 * DAY, Risk.MEDIUM),
         (0.2, 7 * DAY, Risk.HIGH),
         (1.0, 7 * DAY, Risk.HIGH),
-        (0.0, 6000.0, Risk.MEDIUM),
-        (0.0, 5999.0, Risk.UNKNOWN),
+        (0.0, 20.0, Risk.MEDIUM),
+        (0.0, 19.9, Risk.UNKNOWN),
         (1.0, 0.0, Risk.UNKNOWN),
     ],
 )
@@ -36,14 +37,22 @@ def test_risk_is_the_bound_of_what_would_have_hurt(
     assert level.upper_bound_ratio is None or level.upper_bound_ratio > 0.99 * share
 
 
-@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(6000.0, 14 * DAY))
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(20.0, 14 * DAY))
 def test_more_harm_is_never_less_risk(one: float, other: float, known: float) -> None:
     """Monotone in the share that was harmed."""
     low, high = risk_of(min(one, other), known), risk_of(max(one, other), known)
     assert ORDER.index(low.risk) <= ORDER.index(high.risk)
 
 
-@given(st.floats(6000.0, 14 * DAY), st.floats(1.0, 10.0))
+@given(st.floats(20.0, 14 * DAY), st.floats(1.0, 10.0))
 def test_longer_harmless_history_is_never_more_risk(known: float, times: float) -> None:
     """Every quiet day lowers the bound."""
     assert ORDER.index(risk_of(0.0, known * times).risk) <= ORDER.index(risk_of(0.0, known).risk)
+
+
+def test_unknown_ranks_as_high() -> None:
+    """What nobody knows is not taken for safe."""
+    assert rank_of(Risk.UNKNOWN) == rank_of(Risk.HIGH) > rank_of(Risk.MEDIUM)
+    assert worst([Risk.LOW, Risk.UNKNOWN, Risk.MEDIUM]) is Risk.UNKNOWN
+    assert worst([Risk.VERY_LOW, Risk.LOW]) is Risk.LOW
+    assert worst([]) is Risk.UNKNOWN

@@ -5,6 +5,7 @@ import http.client
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from tempfile import NamedTemporaryFile
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
@@ -23,19 +24,32 @@ from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["measure"]
 
-_MOST_MILLISECONDS: Final = 10.0
 _SCRAPES: Final = 200
+_MOST_AGAIN_MILLISECONDS: Final = 1.0
 _FORMATS: Final[Mapping[str, Mapping[str, str]]] = {
     "text": {},
     "OpenMetrics": {"Accept": "application/openmetrics-text; version=1.0.0"},
     "text, gzip": {"Accept-Encoding": "gzip"},
 }
+_NODES: Final = (("eight GPUs", 0, 5.0), ("eight GPUs with 56 MIG instances", 7, 30.0))
+"""Names, instances of each GPU, and the most milliseconds that rendering may take."""
 _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
+_SLICED: Final = """name: sliced
+seed: 8
+boards: [{board: H100-SXM5-80GB, count: 8, mig: [%s]}]
+workloads:
+  - name: serving
+    class: serving
+    allocator: growing
+    instances: [%s]
+    memory_gib: 4
+    phases: [{activity: request_serving, state: productive}]
+"""
 
 
 @dataclass
 class _Node:
-    """Eight GPUs with a day behind them, one tick further at each scrape."""
+    """A node with a day behind it, one tick further at each scrape."""
 
     accountant: Accountant
     source: SimulatedSource
@@ -49,8 +63,15 @@ class _Node:
 
 
 def measure(_: Options) -> Iterator[Figure]:
-    """Time and size by format; the first is promised."""
-    node = _node()
+    """Time and size by node and format; rendering as text and asking again are promised."""
+    # As the agent does once it has started.
+    gc.collect()
+    gc.freeze()
+    for name, instances, most_milliseconds in _NODES:
+        yield from _of_node(name, _node(instances), most_milliseconds)
+
+
+def _of_node(name: str, node: _Node, most_milliseconds: float) -> Iterator[Figure]:
     exposition = Exposition(node.accountant.latest, wall_time=lambda: node.now)
     server = WebServer(
         ["127.0.0.1:0"],
@@ -60,29 +81,33 @@ def measure(_: Options) -> Iterator[Figure]:
     )
     node.tick()
     server.start()
-    # As the agent does once it has started.
-    gc.collect()
-    gc.freeze()
     try:
         connection = http.client.HTTPConnection(server.addresses[0])
-        for name, headers in _FORMATS.items():
-            yield from _of_format(name, headers, node, connection)
+        for form, headers in _FORMATS.items():
+            yield from _of_format(f"{name}, {form}", headers, node, connection)
         text = _scrape(connection, {})[1]
     finally:
         connection.close()
         server.stop()
     series = [line for line in text.decode().splitlines() if not line.startswith("#")]
-    plain = _plain_seconds(len(series))
-    rendered = _render_seconds(node, exposition)
-    yield Figure("series of that page", len(series))
-    yield Figure("rendering it, p50", 1e3 * rendered, "ms")
-    yield Figure("the same number of plain gauges by prometheus_client, p50", 1e3 * plain, "ms")
-    yield Figure("ratio of the two", rendered / plain, note="above 1: ours is slower")
+    plain, rendered = _plain_seconds(len(series)), _render_seconds(node, exposition)
+    yield Figure(f"{name}: series", len(series))
+    yield Figure(f"{name}: rendering as text, p50", 1e3 * rendered, "ms", most_milliseconds)
+    yield Figure(f"{name}: as many plain gauges by prometheus_client, p50", 1e3 * plain, "ms")
+    yield Figure(f"{name}: ratio of the two", rendered / plain, note="above 1: ours is slower")
 
 
-def _node() -> _Node:
+def _node(instances: int) -> _Node:
+    """A node of eight GPUs, whole ones or each cut into instances."""
     catalogue = built_in()
     scenario = load_scenario("eight-gpu-node", catalogue)
+    if instances:
+        profiles = ", ".join(["1g.10gb"] * instances)
+        named = ", ".join(f'"{gpu}/{at}"' for gpu in range(8) for at in range(instances))
+        with NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(_SLICED % (profiles, named))
+            file.flush()
+            scenario = load_scenario(file.name, catalogue)
     accountant = Accountant(AccountingSettings(), ())
     past = SimulatedSource(
         scenario,
@@ -105,10 +130,12 @@ def _of_format(
         fresh.append(1e3 * _scrape(connection, headers)[0])
         again.append(1e3 * _scrape(connection, headers)[0])
     size = len(_scrape(connection, headers)[1])
-    yield Figure(f"scrape as {name}, p50", quantile(fresh, 0.5), "ms", _MOST_MILLISECONDS)
-    yield Figure(f"scrape as {name}, p99", quantile(fresh, 0.99), "ms")
-    yield Figure(f"second scrape of the same tick as {name}, p50", quantile(again, 0.5), "ms")
-    yield Figure(f"size as {name}", size / 1024, "KiB")
+    yield Figure(f"{name}: scrape, p50", quantile(fresh, 0.5), "ms")
+    yield Figure(f"{name}: scrape, p99", quantile(fresh, 0.99), "ms")
+    yield Figure(
+        f"{name}: again in the same tick, p50", quantile(again, 0.5), "ms", _MOST_AGAIN_MILLISECONDS
+    )
+    yield Figure(f"{name}: size", size / 1024, "KiB")
 
 
 def _scrape(

@@ -3,6 +3,7 @@
 import pytest
 
 from rightsizer.domain.errors import (
+    AgentAbsentError,
     ConfigurationError,
     DriverError,
     HistoryError,
@@ -18,6 +19,7 @@ from rightsizer.domain.errors import (
     [
         (RightsizerError, 1),
         (UsageError, 2),
+        (AgentAbsentError, 1),
         (ConfigurationError, 78),
         (RecordingError, 1),
         (ScenarioError, 1),

@@ -194,3 +194,12 @@ def test_weights_of_a_bin_that_does_not_exist_are_refused() -> None:
     assert Histogram({0: 1.0, BINS - 1: 2.0}).total == 3.0
     with pytest.raises(ValueError, match="no bin 101"):
         Histogram({BINS: 1.0})
+
+
+@given(READINGS)
+def test_cumulative_is_every_edge_at_once(readings: list[tuple[float, int]]) -> None:
+    """At each whole percent the same as asking for it alone."""
+    histogram = of(readings)
+    found = histogram.cumulative()
+    assert found == [histogram.at_most(percent / (BINS - 1)) for percent in range(BINS)]
+    assert found[-1] == histogram.total

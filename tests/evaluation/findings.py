@@ -1,248 +1,204 @@
 """The advice of a day against what the simulator's truth says should have been advised.
 
-What is expected is worked out from the truth of each tick, by the thresholds of the rules: a
-share of idle, of spinning or of nearly full time over the rule's own span. Of sizes there is no
-truth in the simulator; those are listed and only those that a scenario is about are scored.
+Every scenario is lived through on each tier of telemetry, and disturbed. What is expected is
+worked out from the truth of each tick, or labeled where no tick tells.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from random import Random
+from typing import Final
 
+from evaluation.advice_scores import HEADINGS
+from evaluation.advice_stream import AdviceStream, Outcome
+from evaluation.advice_truth import Timeline
+from evaluation.disturbance import Disturbance, without_power, without_profiling
 from evaluation.options import Options
+from evaluation.places import in_place
 from evaluation.processes import in_processes
+from evaluation.profiled import with_dcgm
+from evaluation.reliability import HEADINGS as RELIABILITY_HEADINGS
+from evaluation.reliability import KIND_HEADINGS, Reliability
 from evaluation.stage import Truth
+from evaluation.variation import varied
 from measured import table
-from rightsizer.accounting.accounts import Accounts
-from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.recommender import judge_all
 from rightsizer.advice.rules import RULES
-from rightsizer.advice.rules.rule import Rule
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.advice import AdviceEventKind
-from rightsizer.domain.state import IDLE_STATES, Condition, State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
-from rightsizer.domain.workload import Workload, WorkloadClass
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import Condition, Tier
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.telemetry.simulated.node import Node
+from rightsizer.telemetry.simulated.plan import Scenario
 from rightsizer.telemetry.simulated.scenario import load_scenario, packaged_scenarios
 from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
 
-__all__ = ["evaluate"]
+__all__ = ["Stream", "evaluate", "live"]
 
 _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
 _PAST_DAYS: Final = 7
 _PAST_TICK: Final = 600 * NANOSECONDS_PER_SECOND
-_RUN_EVERY: Final = 1200 * NANOSECONDS_PER_SECOND
-_FLAP: Final = 7200 * NANOSECONDS_PER_SECOND
-_OVERSIZED: Final = frozenset({"embedding-svc"})
-"""Scenarios say of it that it has a whole H100 to itself and needs a part."""
+_RUN_EVERY: Final = 1800 * NANOSECONDS_PER_SECOND
+_LAG_SECONDS: Final = (0.5, 3.0)
 _FAULTY: Final = frozenset({"faulty-node"})
 """What goes wrong in it comes every ten minutes: a test of telemetry, and no node to advise on."""
-_HEADINGS: Final = (
-    "rule",
-    "expected",
-    "found",
-    "missed",
-    "false",
-    "unread",
-    "flaps",
-    "found after",
+Stream = tuple[Tier, bool]
+"""Its telemetry, and whether that is disturbed."""
+_MAIN: Final[Stream] = (Tier.PROFILING, False)
+_STREAMS: Final[tuple[Stream, ...]] = (
+    _MAIN,
+    (Tier.POWER, False),
+    (Tier.BASIC, False),
+    (Tier.PROFILING, True),
 )
-
-Key = tuple[str, str, str]
-"""Scenario with its seed, workload's name or uuid, rule."""
-
-
-@dataclass
-class _Tally:
-    """Over all runs."""
-
-    expected: dict[Key, Nanoseconds] = field(default_factory=dict)
-    """With the time from which on it was true."""
-    found: dict[Key, Nanoseconds] = field(default_factory=dict)
-    """With the time of its opening."""
-    flaps: Counter[Key] = field(default_factory=Counter)
-    """Openings within two hours of a closing of the same."""
-    blind: set[Key] = field(default_factory=set)
-    """Expected on devices of which nothing is read, so that no rule can know."""
-
-    def merge(self, other: "_Tally") -> None:
-        """Add the tally of other runs."""
-        self.expected |= other.expected
-        self.found |= other.found
-        self.flaps.update(other.flaps)
-        self.blind |= other.blind
+_REDUCTIONS: Final = {Tier.POWER: without_profiling, Tier.BASIC: without_power}
+_HOW: Final = """\
+A day of each scenario, after a week of history where telemetry is whole. Advice is due while the
+truth of the ticks passes the rule's own threshold over its own spans; within a tenth of the
+threshold nobody is blamed. Of sizes, sharing and forecasts a label says what is right. Found after:
+the median time from when it was due, so beyond the spans that the rule waits for by design.
+Silent rightly: the share of judgements that abstained, of those where the tier cannot tell; answers
+rightly: that did not, of those where advice was due. A flap is an opening within two hours of a
+closing of the same; an entity is a workload, or a device that nobody holds.
+"""
 
 
 def evaluate(options: Options) -> Iterator[str]:
-    """Per rule: expected, found, missed, false, flaps, and how long it took."""
-    names = [name for name in packaged_scenarios() if name not in _FAULTY]
-    runs = [(name, seed) for name in names for seed in range(options.seeds)]
-    tally = _Tally()
-    for part in in_processes(partial(_run, tick_seconds=options.tick_seconds), runs):
-        tally.merge(part)
-    yield table((_row(rule.name, tally) for rule in RULES), _HEADINGS)
-    for title, keys in (
-        ("Missed", tally.expected.keys() - tally.found.keys()),
-        ("False", _false(tally)),
-        ("Of sizes, not scored", _unscored(tally)),
-    ):
-        names = Counter((workload, rule) for _, workload, rule in keys)
-        lines = (f"{rule} of {workload} ({times})" for (workload, rule), times in names.items())
-        yield f"\n{title}: {', '.join(sorted(lines)) or 'none'}."
-    yield ""
+    """Scores by tier and by rule, mistakes, and how well confidences are calibrated."""
+    # Each is lived through four times, so that one seed takes as long as four.
+    runs = [(path, options.first_seed) for path in _paths(options)]
+    total: dict[Stream, Outcome] = {stream: Outcome() for stream in _STREAMS}
+    for part in in_processes(partial(_live, tick_seconds=options.tick_seconds), runs):
+        for stream, outcome in part.items():
+            total[stream].merge(outcome)
+    yield _HOW
+    rows = (total[stream].scores.row(_name(stream)) for stream in _STREAMS)
+    yield table(rows, ("telemetry", *HEADINGS[1:])) + "\n"
+    rules = [*(rule.name for rule in RULES), "labeled"]
+    for stream in _STREAMS:
+        yield f"#### By rule, {_name(stream)}\n"
+        yield table(total[stream].scores.rows(rules), HEADINGS) + "\n"
+        yield "\n".join(total[stream].scores.mistakes()) + "\n"
+    yield from _calibration(total)
 
 
-def _run(run: tuple[str, int], tick_seconds: int) -> _Tally:
-    tally = _Tally()
-    _Run(*run, tick_seconds, tally).go()
-    return tally
+def live(
+    path: str, seed: int, tick_seconds: float, *, is_varied: bool = True
+) -> dict[Stream, Outcome]:
+    """A day of a scenario, on every kind of telemetry.
 
+    Args:
+        path: The scenario's file, or a packaged one's name.
+        seed: For its noise, its variation and its disturbance.
+        tick_seconds: Simulated time between two readings.
+        is_varied: Whether the seed changes what the kernels do.
 
-def _row(rule: str, tally: _Tally) -> tuple[str, ...]:
-    expected = {key for key in tally.expected if key[2] == rule}
-    found = {key for key in tally.found if key[2] == rule}
-    false = {key for key in _false(tally) if key[2] == rule}
-    # What was true at midnight already has no time of its own.
-    delays = sorted(
-        seconds(tally.found[key] - tally.expected[key])
-        for key in expected & found
-        if tally.found[key] > DEFAULT_START
-    )
-    flaps = sum(tally.flaps[key] for key in found)
-    blind = sum(key[2] == rule for key in tally.blind)
-    return (
-        rule,
-        str(len(expected)),
-        str(len(expected & found)),
-        str(len(expected - found)),
-        str(len(false)),
-        str(blind),
-        str(flaps),
-        f"{delays[len(delays) // 2] / 60:.0f} min" if delays and rule != "overprovisioned" else "",
-    )
-
-
-def _false(tally: _Tally) -> set[Key]:
-    return tally.found.keys() - tally.expected.keys() - _unscored(tally)
-
-
-def _unscored(tally: _Tally) -> set[Key]:
-    return {key for key in tally.found if key[2] == "overprovisioned" and key[1] not in _OVERSIZED}
-
-
-class _Run:
-    """One scenario with one seed, for a day after a week of history."""
-
-    def __init__(self, name: str, seed: int, tick_seconds: int, tally: _Tally) -> None:
-        self._catalogue = built_in()
-        scenario = load_scenario(name, self._catalogue)
-        self._scenario = replace(scenario, seed=scenario.seed + seed)
-        self._label, self._tally = f"{name} {seed}", tally
-        self._tick = tick_seconds * NANOSECONDS_PER_SECOND
-        self._accounts, self._ledger = Accounts(), Ledger()
-        self._closed: dict[str, Nanoseconds] = {}
-        self._truths: list[Mapping[str, Truth]] = []
-        self._holders: list[Mapping[str, Workload]] = []
-        """Tick by tick, of the devices that could be read."""
-
-    def go(self) -> None:
-        """Live through it."""
-        past = self._source(DEFAULT_START - _PAST_DAYS * _DAY, _PAST_TICK, _PAST_DAYS * _DAY)
-        for snapshot in iter(past.read, None):
-            self._accounts.post(snapshot)
-        self._judge(DEFAULT_START)
-        day = self._source(DEFAULT_START, self._tick, _DAY)
-        due = DEFAULT_START + _RUN_EVERY
-        for snapshot in iter(day.read, None):
-            self._accounts.post(snapshot)
-            self._truths.append(
-                {
-                    uuid: day.node.truth(uuid, reading.time)
-                    for uuid, reading in snapshot.readings.items()
-                }
-            )
-            self._holders.append(
-                {uuid: held[0].workload for uuid, held in snapshot.holdings.items()}
-            )
-            if snapshot.wall_time >= due:
-                due += _RUN_EVERY
-                self._judge(snapshot.wall_time)
-        self._expect()
-
-    def _source(self, start: Nanoseconds, tick: Nanoseconds, span: Nanoseconds) -> SimulatedSource:
-        return SimulatedSource(
-            self._scenario, self._catalogue, start=start, interval=tick, duration=span
+    Raises:
+        ScenarioError: the file is no scenario.
+    """
+    written = load_scenario(path, built_in())
+    scenario = varied(written, seed) if is_varied else replace(written, seed=seed)
+    timeline, past = Timeline(), DEFAULT_START - _PAST_DAYS * _DAY
+    streams = {
+        stream: AdviceStream(
+            scenario.name,
+            timeline,
+            past if stream == _MAIN else DEFAULT_START,
+            has_history=stream == _MAIN,
         )
-
-    def _judge(self, now: Nanoseconds) -> None:
-        judgements = judge_all(
-            lambda span: self._accounts.cases(span, now), RULES, self._ledger.open_now()
-        )
-        for event in self._ledger.update(judgements, now):
-            finding = event.advice.finding
-            if event.kind is AdviceEventKind.CLOSED:
-                self._closed[finding.id] = now
-            elif event.kind is AdviceEventKind.OPENED:
-                owner = (finding.workload or finding.devices[0]).rpartition("/")[2]
-                key = (self._label, owner, finding.rule)
-                self._tally.found.setdefault(key, now)
-                closed = self._closed.get(finding.id)
-                self._tally.flaps[key] += closed is not None and now - closed < _FLAP
-
-    def _expect(self) -> None:
-        for owner, (workload, uuids) in self._subjects().items():
-            for rule in RULES:
-                since = self._true_since(rule, workload, uuids)
-                if since is None:
-                    continue
-                key = (self._label, owner, rule.name)
-                if all(self._accounts.whole(uuid).known for uuid in uuids):
-                    self._tally.expected[key] = since
-                else:
-                    self._tally.blind.add(key)
-
-    def _subjects(self) -> Mapping[str, tuple[Workload | None, tuple[str, ...]]]:
-        """Workloads with their devices, and devices by themselves while nobody holds them."""
-        held: dict[str, tuple[Workload, set[str]]] = {}
-        for holders in self._holders:
-            for uuid, holder in holders.items():
-                held.setdefault(holder.name, (holder, set()))[1].add(uuid)
-        subjects: dict[str, tuple[Workload | None, tuple[str, ...]]] = {
-            name: (holder, tuple(sorted(uuids))) for name, (holder, uuids) in held.items()
-        }
-        read = {uuid for truths in self._truths for uuid in truths}
-        subjects.update({uuid: (None, (uuid,)) for uuid in sorted(read)})
-        return subjects
-
-    def _true_since(
-        self, rule: Rule[Any], workload: Workload | None, uuids: tuple[str, ...]
-    ) -> Nanoseconds | None:
-        """The end of the first span, while it was held, over which the rule's share was reached."""
-        if rule.name == "overprovisioned":
-            is_oversized = workload is not None and workload.name in _OVERSIZED
-            return DEFAULT_START if is_oversized else None
-        if workload is not None and workload.workload_class is WorkloadClass.STANDBY:
-            return None
-        length = nanoseconds(rule.conduct(workload).long_seconds) // self._tick
-        together = all if rule.name == "idle" else any
-        run, kept = 0, list[bool]()
-        for at, (truths, holders) in enumerate(zip(self._truths, self._holders, strict=True)):
-            if any(uuid not in truths or holders.get(uuid) != workload for uuid in uuids):
-                run, kept = 0, []
-                continue
-            kept.append(together(_is_so(rule.name, *truths[uuid]) for uuid in uuids))
-            run += 1
-            recent = kept[-length:]
-            if run >= length and sum(recent) >= rule.settings.on_ratio * length:
-                return DEFAULT_START + at * self._tick
-        return None
+        for stream in _STREAMS
+    }
+    for snapshot, node in _snapshots(scenario, past, _PAST_TICK, _PAST_DAYS * _DAY):
+        _tell(timeline, snapshot, node)
+        streams[_MAIN].read(snapshot)
+    streams[_MAIN].judge(DEFAULT_START)
+    _day(scenario, nanoseconds(tick_seconds), timeline, streams)
+    for each in streams.values():
+        each.finish()
+    return {stream: each.outcome for stream, each in streams.items()}
 
 
-def _is_so(rule: str, state: State, conditions: frozenset[Condition]) -> bool:
-    if rule == "idle":
-        return state in IDLE_STATES
-    if rule == "hidden_stall":
-        return state is State.HIDDEN_STALL
-    return Condition.NEAR_OUT_OF_MEMORY in conditions
+def _live(run: tuple[str, int], tick_seconds: float) -> dict[Stream, Outcome]:
+    return live(*run, tick_seconds)
+
+
+def _day(
+    scenario: Scenario,
+    tick: Nanoseconds,
+    timeline: Timeline,
+    streams: Mapping[Stream, AdviceStream],
+) -> None:
+    random = Random(f"findings {scenario.name} {scenario.seed}")
+    disturbance = Disturbance(f"findings {scenario.name} {scenario.seed}")
+    # Phases begin on whole minutes; readings do not wait for them.
+    start = DEFAULT_START + random.randrange(tick)
+    lag = nanoseconds(random.uniform(*_LAG_SECONDS))
+    late = _snapshots(scenario, start - lag, tick, _DAY)
+    due = start + _RUN_EVERY
+    for snapshot, node in _snapshots(scenario, start, tick, _DAY):
+        _tell(timeline, snapshot, node)
+        rough = disturbance.disturbed(snapshot, next(late)[0])
+        for (tier, is_disturbed), stream in streams.items():
+            seen = rough if is_disturbed else snapshot
+            stream.read(_REDUCTIONS[tier](seen) if tier in _REDUCTIONS else seen)
+        if snapshot.wall_time >= due:
+            due += _RUN_EVERY
+            for stream in streams.values():
+                stream.judge(snapshot.wall_time)
+
+
+def _snapshots(
+    scenario: Scenario, start: Nanoseconds, tick: Nanoseconds, span: Nanoseconds
+) -> Iterator[tuple[Snapshot, Node]]:
+    source = SimulatedSource(scenario, built_in(), start=start, interval=tick, duration=span)
+    for seen in iter(source.read, None):
+        yield in_place(with_dcgm(seen, source.node), source.node), source.node
+
+
+def _tell(timeline: Timeline, snapshot: Snapshot, node: Node) -> None:
+    truths = {
+        device.uuid: _as_advised(node.truth(device.uuid, snapshot.wall_time), device.uuid, node)
+        for device in snapshot.devices
+        if not device.has_mig_instances
+    }
+    holders = {
+        uuid: max(held, key=lambda each: each.share_ratio).workload
+        for uuid, held in snapshot.holdings.items()
+        if held
+    }
+    timeline.add(snapshot.wall_time, truths, holders)
+
+
+def _as_advised(truth: Truth, uuid: str, node: Node) -> Truth:
+    """The truth less what is no trouble: a board at the limit that it came with is well used."""
+    state, conditions = truth
+    if node.unit(uuid).slot.power_limit_watts is None:
+        conditions -= {Condition.POWER_THROTTLED}
+    return state, conditions
+
+
+def _paths(options: Options) -> list[str]:
+    packaged = [name for name in packaged_scenarios() if name not in _FAULTY]
+    return [*packaged, *(str(path) for path in sorted(options.scenarios.glob("*.yaml")))]
+
+
+def _name(stream: Stream) -> str:
+    tier, is_disturbed = stream
+    return f"{tier}, disturbed" if is_disturbed else str(tier)
+
+
+def _calibration(total: Mapping[Stream, Outcome]) -> Iterator[str]:
+    openings, complaints = Reliability(), Reliability()
+    for outcome in total.values():
+        openings.merge(outcome.openings)
+        complaints.merge(outcome.complaints)
+    for title, found in (("opened", openings), ("of every run", complaints)):
+        yield f"#### Confidence of findings {title}, all telemetry\n"
+        yield table(found.rows(), RELIABILITY_HEADINGS)
+        yield f"\nBrier score {found.brier_score:.3f}, calibration error {_ece(found)}.\n"
+    headings = ("rule and tier", *KIND_HEADINGS)
+    yield table(complaints.kind_rows(), headings) + "\n"
+
+
+def _ece(found: Reliability) -> str:
+    return f"{found.calibration_error:.3f}"

@@ -11,16 +11,29 @@ from measured import quantile, table
 from rightsizer.catalogue.board import MigProfile
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.estimate import Interval
-from rightsizer.sizing.mig import slice_rate
+from rightsizer.sizing.mig import BusyShares, slice_rate
+from rightsizer.sizing.workload_family import Activity, Family, Workload, parse_workload
 
-__all__ = ["FILE", "evaluate"]
+__all__ = ["FILE", "Row", "evaluate", "workload_of"]
 
 FILE: Final = "mig_truth.csv"
 _LEVEL: Final = 0.9
 Row = Mapping[str, str]
+_FAMILIES: Final = {
+    "3d-unet": Family.SEGMENTATION,
+    "bert": Family.TRANSFORMER_ENCODER,
+    "dlrm": Family.RECOMMENDER,
+    "resnet50": Family.CNN,
+    "rnnt": Family.SPEECH,
+    "ssd": Family.DETECTION,
+}
 _GROUPS: Final[Mapping[str, Callable[[Row], bool]]] = {
     "one slice alone": lambda row: not _busy(row),
     "one slice alone, Offline": lambda row: not _busy(row) and not _in_time(row),
+    "same server, alone": lambda row: not _busy(row) and not _other_server(row),
+    "same server, alone, Offline": lambda row: (
+        not _busy(row) and not _in_time(row) and not _other_server(row)
+    ),
     "neighbors busy, Offline": lambda row: bool(_busy(row)) and not _in_time(row),
     "neighbors busy, Server": lambda row: bool(_busy(row)) and _in_time(row),
     "all": lambda _: True,
@@ -54,10 +67,15 @@ def _lines(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
 
 def _rate(row: Row) -> Interval:
     board = built_in().get(row["gpu_key"])
-    busy = _busy(row)
-    return slice_rate(
-        board, _profile(row), neighbors_busy_ratio=busy, is_latency_bound=_in_time(row)
-    )
+    shares = BusyShares(matrix_ratio=workload_of(row).compute_share, is_latency_bound=_in_time(row))
+    return slice_rate(board, _profile(row), shares, _busy(row))
+
+
+def workload_of(row: Row) -> Workload:
+    """What a row ran, as GPUs are compared by."""
+    benchmark = row["workload"].split()[2]
+    family = next(each for name, each in _FAMILIES.items() if benchmark.startswith(name))
+    return parse_workload(f"{Activity.INFERENCE}-{family}")
 
 
 def _profile(row: Row) -> MigProfile:
@@ -71,6 +89,11 @@ def _busy(row: Row) -> float:
 
 def _in_time(row: Row) -> bool:
     return " Server" in row["workload"]
+
+
+def _other_server(row: Row) -> bool:
+    """The slice was measured through another program than the whole GPU."""
+    return "[triton]" in row["workload"]
 
 
 def _read(file: Path) -> list[Row]:

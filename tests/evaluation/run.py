@@ -15,14 +15,18 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from evaluation import (
     alibaba,
+    autoscale_replay,
     dcgm,
     findings,
+    idle_replay,
+    long_run,
     memory,
     mig,
     projection,
     quantiles,
     ratios,
     serving,
+    sizing_replay,
     states,
     training_truth,
 )
@@ -50,7 +54,14 @@ EVALUATIONS: Final[Sequence[tuple[str, Evaluation]]] = (
     (LABELED, states.evaluate),
     ("Quantiles from buckets", quantiles.evaluate),
     ("Advice on simulated nodes", findings.evaluate),
+    ("Thirty days of advice", long_run.evaluate),
     ("A production trace, per pod", _recorded("alibaba_genai_2026", alibaba.evaluate)),
+    ("Sizing by rolling replay", _recorded("alibaba_genai_2026", sizing_replay.evaluate)),
+    ("Idle windows of a production fleet", _recorded("alibaba_genai_2026", idle_replay.evaluate)),
+    (
+        "Autoscaling of a production fleet",
+        _recorded("alibaba_genai_2026", autoscale_replay.evaluate),
+    ),
     ("Pages of dcgm-exporter", _recorded("dcgm_samples", dcgm.evaluate)),
     ("Memory estimates", memory.evaluate),
     ("Serving", serving.evaluate),

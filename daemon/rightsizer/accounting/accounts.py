@@ -11,6 +11,7 @@ from rightsizer.accounting.decay import DecaySettings
 from rightsizer.accounting.known import KnownDevice
 from rightsizer.accounting.past import PastSettings
 from rightsizer.accounting.provisioning import ProvisioningSettings, provision
+from rightsizer.accounting.recollection import Recollection
 from rightsizer.accounting.tenancy import Tenancy
 from rightsizer.accounting.totals import RunningTotals
 from rightsizer.accounting.windows import DeviceWindows
@@ -188,6 +189,14 @@ class Accounts:
     def strip(self, uuid: str, now: Nanoseconds) -> tuple[StripCell, ...]:
         """The last day of a device in five-minute cells, oldest first."""
         return self._account(uuid).windows.strip(now)
+
+    def recollections(self) -> tuple[Recollection, ...]:
+        """What is remembered of the devices of the last snapshot that have states of their own."""
+        return tuple(
+            self._account(uuid).windows.recollection()
+            for uuid, device in self._devices.items()
+            if not device.has_mig_instances
+        )
 
     def provisioning(self, uuid: str) -> Mapping[str, Provisioning]:
         """The derived gauges of a device by exported window."""

@@ -149,6 +149,13 @@ class History:
                     yield window
             place = rows[-1][:2]
 
+    def extent(self) -> tuple[Nanoseconds, Nanoseconds] | None:
+        """When the first window begins and the last one ends; `None` where there are none."""
+        with self._database.transaction() as connection:
+            found = connection.execute("SELECT min(start), max(finish) FROM window").fetchone()
+        first, last = found
+        return None if first is None else (first, last)
+
     def devices(self) -> tuple[KnownDevice, ...]:
         """The devices that were seen, by index; a row that cannot be understood is passed over."""
         with self._database.transaction() as connection:

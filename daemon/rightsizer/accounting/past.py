@@ -1,5 +1,6 @@
 """What is known of a case beyond its windows, read from what was remembered when it is asked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -8,7 +9,7 @@ from rightsizer.accounting.recollection import Recollection
 from rightsizer.accounting.sample_size import effective_samples
 from rightsizer.accounting.shape import ShapeSettings, grid, shape_of
 from rightsizer.accounting.trend import TrendSettings, daily_means, daily_peaks, trend_of
-from rightsizer.domain.block import Blocks, Measure
+from rightsizer.domain.block import Blocks, Measure, Series
 from rightsizer.domain.pattern import Exceedance, Shape, Trend
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.window import Window
@@ -51,6 +52,8 @@ class RememberedPast:
         self._start, self._end, self._since = start, end, since
         self._shapes: dict[Measure, Shape | None] = {}
         self._trends: dict[Measure, Trend | None] = {}
+        self._peaks: dict[tuple[Blocks, Measure], tuple[Sequence[float], float]] = {}
+        """Those that are known, and how many independent ones they are worth."""
 
     @cached_property
     def window(self) -> Window | None:
@@ -62,7 +65,7 @@ class RememberedPast:
     def shape(self, measure: Measure) -> Shape | None:
         """How it repeats itself, over all that is remembered."""
         if measure not in self._shapes:
-            self._shapes[measure] = shape_of(self._all().each(measure), self._settings.shape)
+            self._shapes[measure] = shape_of(self._all(measure), self._settings.shape)
         return self._shapes[measure]
 
     def trend(self, measure: Measure) -> Trend | None:
@@ -70,27 +73,40 @@ class RememberedPast:
         if measure not in self._trends:
             settings = self._settings.trend
             days = daily_peaks if measure in _HELD else daily_means
-            self._trends[measure] = trend_of(days(self._all().each(measure), settings), settings)
+            self._trends[measure] = trend_of(days(self._all(measure), settings), settings)
         return self._trends[measure]
 
     def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
         """How many independent means of five minutes some blocks are worth."""
-        return effective_samples(grid(blocks.each(measure)))
+        series = blocks.series(measure)
+        return effective_samples(grid(series, series.means))
 
     def exceedance(self, blocks: Blocks, measure: Measure, capacity: float) -> Exceedance | None:
         """In how many of some blocks the peak was beyond a capacity; `None` without any."""
-        peaks = grid(blocks.each(measure), lambda block: block.peak)
-        known = [peak for peak in peaks if peak is not None]
+        known, effective = self._known_peaks(blocks, measure)
         if not known:
             return None
         return Exceedance(
             share=sum(peak > capacity for peak in known) / len(known),
             blocks=len(known),
-            effective_blocks=effective_samples(peaks),
+            effective_blocks=effective,
         )
 
-    def _all(self) -> Blocks:
+    def _all(self, measure: Measure) -> Series:
         # Unpacked each time: a month of blocks takes more room than what is made of them.
+        return self.blocks().series(measure)
+
+    def blocks(self) -> Blocks:
+        """What the workload did over all its devices, over all that is remembered."""
         if self._recollection is None:
             return Blocks()
         return self._recollection.blocks(self._since, self._end)
+
+    def _known_peaks(self, blocks: Blocks, measure: Measure) -> tuple[Sequence[float], float]:
+        """Worked out once, for one option after the other asks for another capacity."""
+        key = (blocks, measure)
+        if key not in self._peaks:
+            series = blocks.series(measure)
+            effective = effective_samples(grid(series, series.peaks)) if series.peaks else 0.0
+            self._peaks[key] = (series.peaks, effective)
+        return self._peaks[key]

@@ -110,12 +110,12 @@ class Recollection:
         if self.open_day is not None and span.holds(self.open_day.slot, DAY):
             covered.add(self.open_day.slot)
             yield self.open_day.window
-        for slot, form in self.hours:
+        for slot, form in self.hours.between(span.start, span.whole_end):
             if slot - slot % DAY not in covered and span.takes_hour(slot):
                 yield decode(self.uuid, form)
         if self.open_hour is not None and span.takes_hour(self.open_hour.slot):
             yield self.open_hour.window
-        for slot, form in self.fine:
+        for slot, form in self.fine.between(span.start, span.end):
             if span.takes_fine(slot):
                 yield decode(self.uuid, form)
         if self.open_fine is not None and span.start <= self.open_fine.slot < span.end:

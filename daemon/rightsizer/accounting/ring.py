@@ -28,6 +28,10 @@ class ClosedWindows:
     def __len__(self) -> int:
         return len(self.slots)
 
+    def between(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[tuple[Nanoseconds, bytes]]:
+        """Those that begin in a span of time."""
+        return ((slot, form) for slot, form in self if start <= slot < end)
+
 
 class Ring:
     """Windows of one length, and a running sum over the latest of them where one is wanted.

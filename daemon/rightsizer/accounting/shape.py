@@ -2,17 +2,18 @@
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import Final
 
 from rightsizer.accounting.sample_size import autocorrelation
-from rightsizer.domain.block import BLOCK_SPAN, Block
+from rightsizer.domain.block import BLOCK_SPAN, Series
 from rightsizer.domain.pattern import HourShape, Shape
 from rightsizer.domain.settings import setting
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, seconds
 
-__all__ = ["ShapeSettings", "grid", "hourly_means", "shape_of"]
+__all__ = ["ShapeSettings", "grid", "hourly_means", "shape_of", "weighted"]
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _DAY_HOURS: Final = 24
@@ -53,18 +54,20 @@ class ShapeSettings:
     )
 
 
-def shape_of(blocks: Iterable[Block], settings: ShapeSettings | None = None) -> Shape | None:
+def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | None:
     """The shape of what is known, oldest first; `None` where that is nothing.
 
     A load that merely changes slowly resembles itself after a day too, and more so after half
     a day; one that has a daily cycle does not.
     """
     settings = settings or ShapeSettings()
-    of_week = [_Hour() for _ in range(_WEEK_HOURS)]
-    hours = hourly_means(_noted(blocks, of_week))
-    if not hours:
+    if not series.numbers:
         return None
-    _pass_time(of_week)
+    of_week = [_Hour() for _ in range(_WEEK_HOURS)]
+    for number, part in series.parts(_HOUR):
+        of_week[(number + _EPOCH_HOUR) % _WEEK_HOURS].add(part)
+    _pass_time(of_week, series)
+    hours = hourly_means(series)
     seen = sum(hour.known_seconds > 0 for hour in of_week) / _WEEK_HOURS
     day = autocorrelation(hours, _DAY_HOURS)
     half = autocorrelation(hours, _DAY_HOURS // 2)
@@ -87,53 +90,47 @@ def shape_of(blocks: Iterable[Block], settings: ShapeSettings | None = None) -> 
     )
 
 
-def grid(
-    blocks: Iterable[Block], value: Callable[[Block], float] = lambda block: block.mean
-) -> list[float | None]:
-    """The means, or another value, at equal distances of five minutes; `None` where unknown."""
-    return _spread((block.start // BLOCK_SPAN, value(block)) for block in blocks)
+def grid(series: Series, values: Sequence[float]) -> Sequence[float | None]:
+    """One of a series' columns at equal distances of five minutes; `None` where unknown."""
+    numbers = series.numbers
+    if not numbers or numbers[-1] - numbers[0] + 1 == len(numbers):
+        return values
+    return _spread(zip(numbers, values, strict=True))
 
 
-def hourly_means(blocks: Iterable[Block]) -> list[float | None]:
+def hourly_means(series: Series) -> list[float | None]:
     """The means of hours, by known time, from the first that is known to the last."""
-    sums: dict[int, tuple[float, float]] = {}
-    for block in blocks:
-        hour = block.start // _HOUR
-        known, weighted = sums.get(hour, (0.0, 0.0))
-        sums[hour] = known + block.known_seconds, weighted + block.known_seconds * block.mean
-    return _spread((hour, weighted / known) for hour, (known, weighted) in sums.items() if known)
+    return _spread(
+        (hour, weighted(part) / known)
+        for hour, part in series.parts(_HOUR)
+        if (known := sum(part.known_seconds))
+    )
+
+
+def weighted(series: Series) -> float:
+    """The sum of the means, by known time."""
+    total: float = sum(map(mul, series.known_seconds, series.means))
+    return total
 
 
 class _Hour:
     """What is known of one hour of the week."""
 
-    __slots__ = ("first", "known_seconds", "last", "means", "passed_seconds", "weighted")
+    __slots__ = ("known_seconds", "means", "passed_seconds", "weighted")
 
     def __init__(self) -> None:
         self.known_seconds = self.passed_seconds = self.weighted = 0.0
-        self.first: Nanoseconds | None = None
-        self.last: Nanoseconds = 0
         self.means = array("d")
 
-    def add(self, block: Block) -> None:
-        self.known_seconds += block.known_seconds
-        self.weighted += block.known_seconds * block.mean
-        self.means.append(block.mean)
-        self.first = block.start if self.first is None else self.first
-        self.last = block.start
+    def add(self, part: Series) -> None:
+        self.known_seconds += sum(part.known_seconds)
+        self.weighted += weighted(part)
+        self.means.extend(part.means)
 
 
-def _noted(blocks: Iterable[Block], of_week: Sequence[_Hour]) -> Iterator[Block]:
-    """The blocks, each noted for its hour as it comes by."""
-    for block in blocks:
-        of_week[(block.start // _HOUR + _EPOCH_HOUR) % _WEEK_HOURS].add(block)
-        yield block
-
-
-def _pass_time(of_week: Sequence[_Hour]) -> None:
+def _pass_time(of_week: Sequence[_Hour], series: Series) -> None:
     """Tell each hour how much time it had between the first block and the last."""
-    start = min(hour.first for hour in of_week if hour.first is not None)
-    end = max(hour.last for hour in of_week) + BLOCK_SPAN
+    start, end = series.numbers[0] * BLOCK_SPAN, (series.numbers[-1] + 1) * BLOCK_SPAN
     for number in range(start // _HOUR, -(-end // _HOUR)):
         inside = min(end, (number + 1) * _HOUR) - max(start, number * _HOUR)
         of_week[(number + _EPOCH_HOUR) % _WEEK_HOURS].passed_seconds += seconds(inside)

@@ -2,13 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import NormalDist, median
 from typing import Final
 
-from rightsizer.domain.block import Block
+from rightsizer.accounting.shape import weighted
+from rightsizer.domain.block import Series
 from rightsizer.domain.pattern import Trend
 from rightsizer.domain.settings import setting
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND
@@ -79,32 +80,22 @@ def trend_of(
     )
 
 
-def daily_means(blocks: Iterable[Block], settings: TrendSettings) -> list[tuple[int, float]]:
+def daily_means(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:
     """The mean of each day that is known well enough, by its number since the epoch."""
-    return [(day, found.weighted / found.known) for day, found in _days(blocks, settings)]
+    return [
+        (day, weighted(part) / sum(part.known_seconds)) for day, part in _days(series, settings)
+    ]
 
 
-def daily_peaks(blocks: Iterable[Block], settings: TrendSettings) -> list[tuple[int, float]]:
+def daily_peaks(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:
     """The peak of each day that is known well enough, by its number since the epoch."""
-    return [(day, found.peak) for day, found in _days(blocks, settings)]
+    return [(day, max(part.peaks)) for day, part in _days(series, settings)]
 
 
-@dataclass(slots=True)
-class _Day:
-    known: float = 0.0
-    weighted: float = 0.0
-    peak: float = 0.0
-
-
-def _days(blocks: Iterable[Block], settings: TrendSettings) -> list[tuple[int, _Day]]:
-    days: dict[int, _Day] = {}
-    for block in blocks:
-        day = days.setdefault(block.start // _DAY, _Day())
-        day.known += block.known_seconds
-        day.weighted += block.known_seconds * block.mean
-        day.peak = max(day.peak, block.peak)
+def _days(series: Series, settings: TrendSettings) -> Iterator[tuple[int, Series]]:
     least = max(1.0, settings.day_coverage_ratio * _DAY_SECONDS)
-    return [(number, day) for number, day in sorted(days.items()) if day.known >= least]
+    days = series.parts(_DAY)
+    return ((day, part) for day, part in days if sum(part.known_seconds) >= least)
 
 
 def _half_width(values: Sequence[float], level: float) -> float:

@@ -1,25 +1,26 @@
 """Other boards for a workload: smaller where it has room to spare, larger where it has not."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.advice.exceedance import risk_beyond
+from rightsizer.advice.exceedance import risks_beyond
 from rightsizer.advice.market import Market
 from rightsizer.advice.measured_profile import measured_profile, place_of
 from rightsizer.advice.projected_option import costing, projected
+from rightsizer.advice.ranking import ranked
+from rightsizer.advice.risk import worst
 from rightsizer.advice.savings import replaced
 from rightsizer.catalogue.precision import Precision
-from rightsizer.domain.finding import Action, Case, Option, Risk
+from rightsizer.domain.finding import Action, Case, Option
 from rightsizer.domain.state import Resource
 from rightsizer.sizing.place import Place
 from rightsizer.sizing.projection import Projection, project
 
-__all__ = ["larger_boards", "smaller_boards"]
+__all__ = ["faster_boards", "larger_boards", "lighter_boards", "smaller_boards"]
 
-_RISKS: Final = tuple(Risk)
 _ROOM: Final = 1.2
-"""Memory beyond the present board's: less would be full again soon."""
+"""Memory or speed beyond the present board's: less would be used up again soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,50 +37,95 @@ def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
 
     None without profiling telemetry: what is not measured cannot be projected.
     """
-    present = _place(case, market)
-    if present is None:
-        return ()
-    fitting = [
-        each
-        for each in _candidates(case, market, present)
-        if _holds(case, each)
-        and each.projection.fits is not False
-        and each.projection.time_ratio.value <= market.settings.tolerated_slowdown_ratio
-        and _price(each.place, market) < _price(present, market)
-    ]
-    fitting.sort(key=lambda each: (_price(each.place, market), each.place.name))
-    return tuple(_option(case, market, each) for each in fitting[: market.settings.most_options])
+    slowest = market.settings.tolerated_slowdown_ratio
+
+    def is_smaller(each: _Candidate, present: Place) -> bool:
+        is_enough = _holds(case, each) and _is_as_good(each, slowest)
+        return is_enough and _is_cheaper(each, present, market)
+
+    return ranked(_cheapest(case, market, is_smaller))
+
+
+def lighter_boards(case: Case, market: Market, slowest_ratio: float) -> tuple[Option, ...]:
+    """Boards with less memory that hold the need, are hardly slower and cost less, best first.
+
+    Args:
+        case: What runs now.
+        market: What else there is.
+        slowest_ratio: Time of the same work, over that on the present board, at most.
+    """
+
+    def is_lighter(each: _Candidate, present: Place) -> bool:
+        # How fast it is says more than the need of the rest, which a busy GPU fills with margin.
+        return (
+            each.capacities[Resource.MEMORY] < 1.0
+            and _holds(case, each, (Resource.MEMORY,))
+            and _is_as_good(each, slowest_ratio)
+            and _is_cheaper(each, present, market)
+        )
+
+    return ranked(_cheapest(case, market, is_lighter))
 
 
 def larger_boards(case: Case, market: Market) -> tuple[Option, ...]:
     """Boards with more memory that are no slower, the cheapest first."""
+    return _cheapest(
+        case,
+        market,
+        lambda each, _: (
+            each.capacities[Resource.MEMORY] >= _ROOM and each.projection.time_ratio.value <= 1.0
+        ),
+    )
+
+
+def faster_boards(case: Case, market: Market) -> tuple[Option, ...]:
+    """Boards that do the same work in clearly less time and hold its memory, the cheapest first."""
+    return _cheapest(
+        case,
+        market,
+        lambda each, _: (
+            each.projection.fits is not False
+            and each.capacities[Resource.MEMORY] >= 1.0
+            and each.projection.time_ratio.value * _ROOM <= 1.0
+        ),
+    )
+
+
+def _cheapest(
+    case: Case, market: Market, is_wanted: Callable[[_Candidate, Place], bool]
+) -> tuple[Option, ...]:
     present = _place(case, market)
     if present is None:
         return ()
-    fitting = [
-        each
-        for each in _candidates(case, market, present)
-        if each.capacities[Resource.MEMORY] >= _ROOM and each.projection.time_ratio.value <= 1.0
-    ]
+    fitting = [each for each in _candidates(case, market, present) if is_wanted(each, present)]
     fitting.sort(key=lambda each: (_price(each.place, market), each.place.name))
     return tuple(_option(case, market, each) for each in fitting[: market.settings.most_options])
 
 
+def _is_as_good(candidate: _Candidate, slowest_ratio: float) -> bool:
+    projection = candidate.projection
+    return projection.fits is not False and projection.time_ratio.value <= slowest_ratio
+
+
+def _is_cheaper(candidate: _Candidate, present: Place, market: Market) -> bool:
+    return _price(candidate.place, market) < _price(present, market)
+
+
 def _place(case: Case, market: Market) -> Place | None:
     """The board of all devices; `None` where they differ or are slices."""
-    places = [place_of(device, market.catalogue) for device in case.devices]
+    places = [place_of(device, market) for device in case.devices]
     first = places[0]
     is_whole = first is not None and first.slice is None
     return first if is_whole and all(each == first for each in places) else None
 
 
 def _candidates(case: Case, market: Market, present: Place) -> Iterator[_Candidate]:
-    profiles = [measured_profile(case, at, market.catalogue) for at in range(len(case.devices))]
+    profiles = [measured_profile(case, at, market) for at in range(len(case.devices))]
     known = [each for each in profiles if each is not None]
     if len(known) < len(profiles):
         return
     for board in market.others(present.board):
-        place = Place(board)
+        place = market.place(board)
         projections = [project(each, place) for each in known]
         slowest = max(projections, key=lambda each: each.time_ratio.value)
         yield _Candidate(place, slowest, _capacities(present, place))
@@ -99,11 +145,14 @@ def _capacities(present: Place, place: Place) -> dict[Resource, float]:
     }
 
 
-def _holds(case: Case, candidate: _Candidate) -> bool:
+def _holds(
+    case: Case, candidate: _Candidate, resources: Container[Resource] = tuple(Resource)
+) -> bool:
     return all(
         (each.need or 0.0) <= candidate.capacities[resource]
         for fit in case.provisioning
         for resource, each in fit.resources.items()
+        if resource in resources
     )
 
 
@@ -119,10 +168,11 @@ def _option(case: Case, market: Market, candidate: _Candidate) -> Option:
     board, count = candidate.place.board, len(case.devices)
     cost = market.cost(board)
     dollars = None if cost is None else cost.dollars_per_hour.scaled(count)
-    risks = [risk_beyond(window, candidate.capacities) for window in case.windows]
+    risks = risks_beyond(case, candidate.capacities)
     option = Option(
         description=f"{count} x {board.usual_name}" if count > 1 else board.usual_name,
-        risk=max(risks, key=_RISKS.index),
+        risk=worst(risks.values()),
+        risks=risks,
         target=board.key,
         action=Action.CHANGE_GPU_TYPE,
         savings=replaced(case, market, dollars, "" if cost is None else cost.date),

@@ -1,80 +1,57 @@
 """The ledger: which advice is open, since when, and what became of it.
 
-Pure: judgements and the time come in, events go out. `ledger_store` keeps it over restarts.
+Pure: judgements, measurements and the time come in, events go out. `ledger_store` keeps it over
+restarts.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Final
 
-from rightsizer.advice.recommender import Judgement
+from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.ledger_settings import LedgerSettings
+from rightsizer.advice.measurement import Measured
+from rightsizer.advice.record import Record
+from rightsizer.advice.track_record import Tally, TrackRecord
+from rightsizer.advice.trial import Trials
 from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.domain.errors import UsageError
 from rightsizer.domain.finding import Action
-from rightsizer.domain.settings import setting
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 
 __all__ = ["Ledger", "LedgerSettings", "Record"]
 
-
-@dataclass(frozen=True, slots=True)
-class LedgerSettings:
-    """How long the ledger remembers."""
-
-    gone_after_seconds: float = setting(
-        3600.0,
-        help="How long a workload may be away before its advice expires.",
-        unit="seconds",
-        minimum=0,
-        source="a restart or a reschedule is no end",
-    )
-    dismissed_seconds: float = setting(
-        30 * 86400.0,
-        help="How long a dismissal lasts.",
-        unit="seconds",
-        minimum=0,
-        source="docs/definitions.md, conduct",
-    )
-    snoozed_seconds: float = setting(
-        7 * 86400.0,
-        help="How long advice stays snoozed.",
-        unit="seconds",
-        minimum=0,
-        source="a week's planning",
-    )
-    closed_kept_seconds: float = setting(
-        30 * 86400.0,
-        help="How long closed advice is remembered.",
-        unit="seconds",
-        minimum=0,
-        source="as long as the history",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A piece of advice with what the ledger knows of it beside."""
-
-    advice: Advice
-    key: str
-    quiet_since: Nanoseconds | None = None
-    """Since when nothing recent supports it."""
-    seen: Nanoseconds = 0
-    """When its workload was last judged."""
+_BY_HAND: Final = (
+    AdviceState.CLAIMED,
+    AdviceState.SNOOZED,
+    AdviceState.DISMISSED,
+    AdviceState.ACTIVE,
+)
+_POLICY: Final = "policy"
 
 
 class Ledger:
     """All advice by id. Not safe for threads: whoever shares it brings a lock."""
 
     def __init__(
-        self, records: Iterable[Record] = (), settings: LedgerSettings | None = None
+        self,
+        records: Iterable[Record] = (),
+        settings: LedgerSettings | None = None,
+        tallies: Iterable[Tally] = (),
     ) -> None:
         self._settings = settings or LedgerSettings()
         self._records = {record.advice.id: record for record in records}
+        self.track_record = TrackRecord(tallies, self._settings.track_record)
+        self._trials = Trials(self._settings, self.track_record)
 
     @property
     def records(self) -> tuple[Record, ...]:
         """Everything, in no order."""
         return tuple(self._records.values())
+
+    def under(self, settings: LedgerSettings) -> "Ledger":
+        """The same advice and the same track record, kept by other settings."""
+        return Ledger(self._records.values(), settings, self.track_record.tallies)
 
     def open_now(self) -> frozenset[tuple[str, str]]:
         """Workload key and rule of all open advice."""
@@ -91,65 +68,154 @@ class Ledger:
         closed = sorted((a for a in found if not a.is_open), key=lambda a: (-a.updated, a.id))
         return (*is_open, *closed)
 
-    def update(self, judgements: Sequence[Judgement], now: Nanoseconds) -> list[AdviceEvent]:
-        """Open, refresh and close advice by one run's judgements; what changed.
+    def update(
+        self, judgements: Sequence[Judgement], now: Nanoseconds, measured: Measured | None = None
+    ) -> list[AdviceEvent]:
+        """Open, refresh, close and verify advice by one run's judgements; what changed.
 
         A finding opens once, stays open while recent time supports it, and closes only after
-        it has been quiet for a while: it neither nags nor flaps.
+        it has been quiet for a while: it neither nags nor flaps. The order of the judgements
+        does not matter.
+
+        Args:
+            judgements: What the rules said.
+            now: Wall time.
+            measured: What workloads waste and suffer; without it nothing is verified.
         """
         events: list[AdviceEvent] = []
-        for judgement in judgements:
-            events.extend(self._close_quiet(judgement, now))
-            events.extend(self._open(judgement, now))
+        for judgement in sorted(judgements, key=_place):
+            for record in self._open_of(judgement):
+                events.extend(self._follow(record, judgement, now, measured))
+            events.extend(self._open(judgement, now, measured))
         events.extend(self._expire_gone(now))
+        if measured is not None:
+            events.extend(self._verify(now, measured))
         self._forget(now)
         return events
 
-    def act(
-        self, advice_id: str, state: AdviceState, actor: str, now: Nanoseconds
+    def act(  # noqa: PLR0913 - who, what, when, why and for how long.
+        self,
+        advice_id: str,
+        state: AdviceState,
+        actor: str,
+        now: Nanoseconds,
+        *,
+        why: str = "",
+        for_seconds: float | None = None,
     ) -> AdviceEvent | None:
-        """Claim, snooze or dismiss advice by hand; the event that this is, if any.
+        """Claim, snooze or dismiss advice by hand, or take that back; the event, if any.
+
+        Args:
+            advice_id: Which.
+            state: Claimed, snoozed, dismissed, or active to take it back.
+            actor: Who.
+            now: Wall time.
+            why: In a few words.
+            for_seconds: How long a snooze or a dismissal lasts; as the settings say without.
 
         Raises:
-            UsageError: there is no such open advice.
+            UsageError: there is no such open advice, or it cannot be put into that state.
         """
         record = self._records.get(advice_id)
         if record is None or not record.advice.is_open:
             known = ", ".join(a.id for a in self.advice() if a.is_open) or "none"
             raise UsageError(f"no open advice '{advice_id}'; open advice: {known}")
+        if state not in _BY_HAND:
+            words = ", ".join(_BY_HAND)
+            raise UsageError(f"advice cannot be made '{state}' by hand; choose one of {words}")
+        lasting = self._lasting(state, for_seconds)
         is_dismissed = state is AdviceState.DISMISSED
-        lasting_seconds = {
-            AdviceState.DISMISSED: self._settings.dismissed_seconds,
-            AdviceState.SNOOZED: self._settings.snoozed_seconds,
-        }.get(state)
         advice = replace(
             record.advice,
             state=state,
             actor=actor,
+            why=why,
             updated=now,
             closed=now if is_dismissed else None,
-            expires=None if lasting_seconds is None else now + nanoseconds(lasting_seconds),
+            expires=None if lasting is None else now + lasting,
         )
-        self._records[advice_id] = replace(record, advice=advice)
-        return AdviceEvent(AdviceEventKind.CLOSED, advice, now) if is_dismissed else None
+        trial_since = now if state is AdviceState.CLAIMED else None
+        self._records[advice_id] = replace(record, advice=advice, trial_since=trial_since)
+        if not is_dismissed:
+            return None
+        self._trials.ended(self._records[advice_id], was_right=False)
+        return AdviceEvent(AdviceEventKind.CLOSED, advice, now)
 
-    def _close_quiet(self, judgement: Judgement, now: Nanoseconds) -> list[AdviceEvent]:
+    def _lasting(self, state: AdviceState, for_seconds: float | None) -> Nanoseconds | None:
+        usual = {
+            AdviceState.DISMISSED: self._settings.dismissed_seconds,
+            AdviceState.SNOOZED: self._settings.snoozed_seconds,
+        }.get(state)
+        if for_seconds is None:
+            return None if usual is None else nanoseconds(usual)
+        if usual is None:
+            raise UsageError(f"advice is not {state} for a time; leave the time out")
+        if not for_seconds > 0:
+            raise UsageError(f"{for_seconds:g} s is no time; give more than 0")
+        return nanoseconds(for_seconds)
+
+    def _follow(
+        self, record: Record, judgement: Judgement, now: Nanoseconds, measured: Measured | None
+    ) -> list[AdviceEvent]:
         """Refresh or close the open advice that a rule has given on a workload before."""
-        events = []
-        for record in self._open_of(judgement):
-            same = judgement.finding.id == record.advice.id
-            replaced = judgement.may_open and not same
-            is_quiet = replaced or judgement.still_holds is False
-            quiet_since = _since(record, now) if is_quiet else None
-            patience = nanoseconds(judgement.conduct.close_after_seconds)
-            if quiet_since is not None and now - quiet_since >= patience:
-                has_succeeded = record.advice.state is AdviceState.CLAIMED and not replaced
-                events.append(self._close(record, has_succeeded=has_succeeded, now=now))
-                continue
-            finding = judgement.finding if same else record.advice.finding
-            advice = replace(_awake(record.advice, now), finding=finding, updated=now)
-            self._records[advice.id] = Record(advice, record.key, quiet_since, now)
-        return events
+        exclusion = judgement.exclusion_of(record.advice.finding, now)
+        if exclusion is not None:
+            advice = replace(record.advice, actor=exclusion.actor or _POLICY)
+            closed = replace(record, advice=advice).closed(
+                AdviceState.DISMISSED, now, str(exclusion)
+            )
+            return self._put_closed(closed, now, was_right=None)
+        same = judgement.finding.id == record.advice.id
+        replaced = judgement.may_open and not same
+        is_quiet = replaced or judgement.still_holds is False
+        quiet_since = _since(record, now) if is_quiet else None
+        patience = nanoseconds(judgement.conduct.close_after_seconds)
+        if quiet_since is not None and now - quiet_since >= patience:
+            is_over = not replaced and not judgement.is_held_back
+            return self._close(record, now, measured, is_over=is_over)
+        finding = judgement.finding if same else record.advice.finding
+        fresh, has_risen = record.refreshed(finding, judgement.conduct.short_seconds, now)
+        fresh = replace(fresh, quiet_since=quiet_since)
+        if quiet_since is None and measured is not None:
+            fresh = self._trials.with_baseline(fresh, self._followed(), now, measured)
+        self._records[fresh.advice.id] = fresh
+        rise = AdviceEvent(AdviceEventKind.SEVERITY_UP, fresh.advice, now)
+        return [rise] if has_risen else []
+
+    def _close(
+        self, record: Record, now: Nanoseconds, measured: Measured | None, *, is_over: bool
+    ) -> list[AdviceEvent]:
+        """Close what has fallen quiet.
+
+        Args:
+            record: What.
+            now: When.
+            measured: What workloads waste.
+            is_over: Whether the trouble is over, and not only told in another way.
+        """
+        was_claimed = record.advice.state is AdviceState.CLAIMED
+        has_succeeded = was_claimed and is_over
+        closed = record.closed(AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED, now)
+        has_lasted = now - record.advice.opened >= nanoseconds(record.long_seconds)
+        if not is_over:
+            return self._put_closed(closed, now, was_right=None)
+        if self._trials.may_try(record, measured, was_claimed=was_claimed):
+            return self._put_tried(closed, now)
+        # What was over sooner than the rule looks back was hardly ever true.
+        was_right = True if has_succeeded else None if has_lasted else False
+        return self._put_closed(closed, now, was_right=was_right)
+
+    def _put_closed(
+        self, record: Record, now: Nanoseconds, *, was_right: bool | None
+    ) -> list[AdviceEvent]:
+        self._records[record.advice.id] = record
+        self._trials.ended(record, was_right=was_right)
+        return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
+
+    def _put_tried(self, record: Record, now: Nanoseconds) -> list[AdviceEvent]:
+        """Close for now; how it ended is told once before and after were compared."""
+        self._records[record.advice.id] = replace(record, trial_since=now)
+        return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
 
     def _open_of(self, judgement: Judgement) -> list[Record]:
         rule = judgement.finding.rule
@@ -161,75 +227,105 @@ class Ledger:
             and record.advice.is_open
         ]
 
-    def _open(self, judgement: Judgement, now: Nanoseconds) -> list[AdviceEvent]:
+    def _open(
+        self, judgement: Judgement, now: Nanoseconds, measured: Measured | None
+    ) -> list[AdviceEvent]:
         finding = judgement.finding
         before = self._records.get(finding.id)
         if not judgement.may_open or (before is not None and _is_settled(before.advice, now)):
             return []
-        if self._open_of(judgement):
+        if self._open_of(judgement) or not self._has_room():
             return []  # A rule says one thing of a workload at a time.
-        has_regressed = before is not None and before.advice.state is AdviceState.SUCCEEDED
-        advice = Advice(
-            finding=finding,
-            state=AdviceState.REGRESSED if has_regressed else AdviceState.ACTIVE,
-            opened=now,
-            updated=now,
+        if finding.confidence < self.track_record.floor(finding.rule, finding.reasons[0]):
+            return []
+        has_regressed = before is not None and self._has_regressed(before.advice, now)
+        if before is not None and before.trial_since is not None:
+            self._trials.ended(before, was_right=None)
+        state = AdviceState.REGRESSED if has_regressed else AdviceState.ACTIVE
+        advice = Advice(finding=finding, state=state, opened=now, updated=now)
+        long_seconds = judgement.conduct.long_seconds
+        record = Record(
+            advice,
+            judgement.key,
+            seen=now,
+            confidence=finding.confidence,
+            long_seconds=long_seconds,
+            severity=finding.severity,
+            severity_since=now,
+            trial_seconds=self._settings.verification.span_for(long_seconds),
         )
-        self._records[advice.id] = Record(advice, judgement.key, None, now)
+        if measured is not None:
+            record = self._trials.with_baseline(record, self._followed(), now, measured)
+        self._records[advice.id] = record
         opened = AdviceEvent(AdviceEventKind.OPENED, advice, now)
         if has_regressed:
             return [opened, AdviceEvent(AdviceEventKind.REGRESSED, advice, now)]
         return [opened]
 
-    def _close(self, record: Record, *, has_succeeded: bool, now: Nanoseconds) -> AdviceEvent:
-        advice = replace(
-            record.advice,
-            state=AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED,
-            updated=now,
-            closed=now,
-            expires=None,
+    def _has_room(self) -> bool:
+        open_now = sum(record.advice.is_open for record in self._records.values())
+        return open_now < self._settings.most_records
+
+    def _has_regressed(self, advice: Advice, now: Nanoseconds) -> bool:
+        within = nanoseconds(self._settings.regressed_within_seconds)
+        closed = now if advice.closed is None else advice.closed
+        return advice.state is AdviceState.SUCCEEDED and now - closed <= within
+
+    def _followed(self) -> frozenset[str]:
+        """Workloads that follow advice; they are no measure for the others."""
+        return frozenset(
+            record.key for record in self._records.values() if record.trial_since is not None
         )
-        self._records[advice.id] = replace(record, advice=advice, quiet_since=None)
-        return AdviceEvent(AdviceEventKind.CLOSED, advice, now)
 
     def _expire_gone(self, now: Nanoseconds) -> list[AdviceEvent]:
         limit = now - nanoseconds(self._settings.gone_after_seconds)
         gone = [r for r in self._records.values() if r.advice.is_open and r.seen < limit]
-        return [
-            self._close(record, has_succeeded=_is_released(record.advice), now=now)
-            for record in gone
-        ]
+        for record in [r for r in self._records.values() if r.seen > now]:
+            self._records[record.advice.id] = replace(record, seen=now)
+        events = []
+        for record in sorted(gone, key=lambda each: each.advice.id):
+            # Idle until it left: nobody came back to what was to be let go of.
+            has_left = record.advice.finding.action in (Action.RELEASE, Action.SCALE_TO_ZERO)
+            if not has_left or record.advice.state is not AdviceState.CLAIMED:
+                closed = record.closed(AdviceState.EXPIRED, now)
+                events.extend(self._put_closed(closed, now, was_right=has_left or None))
+            elif record.baseline is None:
+                closed = record.closed(AdviceState.SUCCEEDED, now)
+                events.extend(self._put_closed(closed, now, was_right=True))
+            else:
+                events.extend(self._put_tried(record.closed(AdviceState.SUCCEEDED, now), now))
+        return events
+
+    def _verify(self, now: Nanoseconds, measured: Measured) -> list[AdviceEvent]:
+        events = []
+        for record in sorted(self._records.values(), key=lambda each: each.advice.id):
+            if record.due is not None and now >= record.due:
+                verified, told = self._trials.concluded(record, now, measured)
+                self._records[record.advice.id] = verified
+                events.extend(told)
+        return events
 
     def _forget(self, now: Nanoseconds) -> None:
         limit = now - nanoseconds(self._settings.closed_kept_seconds)
-        for advice in self.advice():
-            if advice.closed is not None and advice.closed < limit and not _is_settled(advice, now):
+        closed = [advice for advice in self.advice() if advice.closed is not None]
+        beyond = max(0, len(self._records) - self._settings.most_records)
+        crowded_out = {advice.id for advice in closed[len(closed) - beyond :]}
+        for advice in closed:
+            is_old = advice.updated < limit and not _is_settled(advice, now)
+            is_tried = self._records[advice.id].trial_since is not None
+            if advice.id in crowded_out or (is_old and not is_tried):
                 del self._records[advice.id]
 
 
+def _place(judgement: Judgement) -> tuple[str, str, str]:
+    return judgement.key, judgement.finding.rule, judgement.finding.id
+
+
 def _since(record: Record, now: Nanoseconds) -> Nanoseconds:
-    return now if record.quiet_since is None else record.quiet_since
-
-
-def _awake(advice: Advice, now: Nanoseconds) -> Advice:
-    """The advice, active again where its snooze is over."""
-    if advice.state is AdviceState.SNOOZED and advice.expires is not None and now >= advice.expires:
-        return replace(advice, state=AdviceState.ACTIVE, expires=None)
-    return advice
-
-
-def _is_released(advice: Advice) -> bool:
-    """Whether a workload that went away did what somebody had claimed to do."""
-    has_left = advice.finding.action in (Action.RELEASE, Action.SCALE_TO_ZERO)
-    return has_left and advice.state is AdviceState.CLAIMED
+    # A clock that was set back leaves times that are still to come.
+    return now if record.quiet_since is None else min(now, record.quiet_since)
 
 
 def _is_settled(advice: Advice, now: Nanoseconds) -> bool:
-    """Whether advice is open already, or was dismissed and is to stay so for now."""
-    if advice.is_open:
-        return True
-    return (
-        advice.state is AdviceState.DISMISSED
-        and advice.expires is not None
-        and now < advice.expires
-    )
+    """Whether advice is open already, or was closed and is to stay so for now."""
+    return advice.is_open or (advice.expires is not None and now < advice.expires)

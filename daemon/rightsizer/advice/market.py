@@ -7,6 +7,8 @@ from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.catalogue.prices import Prices
 from rightsizer.domain.settings import setting
 from rightsizer.sizing.hourly_cost import Billing, HourlyCost, hourly_costs
+from rightsizer.sizing.memory_settings import MemorySettings
+from rightsizer.sizing.place import Place
 
 __all__ = ["Market", "MarketSettings"]
 
@@ -52,10 +54,16 @@ class Market:
     prices: Prices | None = None
     """`None` where nobody states any; then nothing is said of money."""
     settings: MarketSettings = field(default_factory=MarketSettings)
+    memory_settings: MemorySettings = field(default_factory=MemorySettings)
+    """What of a board's memory nobody can have, as plans take it."""
 
     def board(self, key: str | None) -> Board | None:
         """A board by its key; `None` where it is unknown."""
         return self.catalogue.boards.get(key or "")
+
+    def place(self, board: Board) -> Place:
+        """A whole board to run on."""
+        return Place(board, memory_settings=self.memory_settings)
 
     def cost(self, board: Board | None) -> HourlyCost | None:
         """What an hour of a board costs; `None` where nobody says."""

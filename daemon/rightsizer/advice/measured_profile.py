@@ -1,6 +1,6 @@
 """A workload's profile as its windows tell it, for what a projection needs."""
 
-from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.advice.market import Market
 from rightsizer.domain.device import Device
 from rightsizer.domain.errors import RequirementError
 from rightsizer.domain.finding import Case
@@ -12,14 +12,14 @@ from rightsizer.sizing.profile import Profile, Shares
 __all__ = ["measured_profile", "place_of"]
 
 
-def measured_profile(case: Case, at: int, catalogue: Catalogue) -> Profile | None:
+def measured_profile(case: Case, at: int, market: Market) -> Profile | None:
     """What one of a workload's devices did; `None` where its telemetry cannot carry a projection.
 
     The busiest pipe stands for the tensor cores, time that counts as active for the time with a
     kernel.
     """
     device, window, fit = case.devices[at], case.windows[at], case.provisioning[at]
-    place = place_of(device, catalogue)
+    place = place_of(device, market)
     if place is None or window.tier is not Tier.PROFILING:
         return None
     means = {resource: _mean(window, resource) for resource in Resource}
@@ -47,13 +47,14 @@ def measured_profile(case: Case, at: int, catalogue: Catalogue) -> Profile | Non
         return None
 
 
-def place_of(device: Device, catalogue: Catalogue) -> Place | None:
+def place_of(device: Device, market: Market) -> Place | None:
     """The board or slice that a device is; `None` where the catalogue does not know it."""
-    board = catalogue.boards.get(device.board or "")
+    board = market.board(device.board)
     if board is None or device.mig is None:
-        return None if board is None else Place(board)
+        return None if board is None else market.place(board)
     try:
-        return find_place(catalogue, f"{board.key}:{device.mig.profile}")
+        name = f"{board.key}:{device.mig.profile}"
+        return find_place(market.catalogue, name, market.memory_settings)
     except RequirementError:
         return None
 

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.advice.beta import probability_above
 from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.verdict import abstain, abstain_early, find_nothing, known_seconds, names_of
+from rightsizer.domain.block import BLOCK_SPAN
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import Case, Finding, Reason
 from rightsizer.domain.settings import setting
 from rightsizer.domain.state import Tier
-from rightsizer.domain.units import format_duration
+from rightsizer.domain.units import format_duration, seconds
 
 __all__ = ["MINIMUM_KNOWN", "Observation", "Question", "minimum_known", "observe", "on_ratio"]
 
@@ -53,6 +55,9 @@ class Question:
     """Those of which at least one device must have its telemetry for an answer."""
     why_unsupported: str = ""
     evidence_name: str = "share_ratio"
+    active_seconds: Mapping[str, float] | None = None
+    """Of each device, by uuid, where the shares are of its active time; `None` where they are
+    of the known time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,8 @@ class Observation:
     factors: dict[str, float]
     evidence: dict[str, object]
     summary: str
-    """`GPU 3 of llama: bound by launches 71% of the last 6 h`, without a period."""
+    """`GPU 3 of llama: bound by launches 71% of the last 6 h`, without a period; of active time
+    `71% of 5 h of activity`."""
     gpus: float
     """The time in which it was seen, in GPUs' worth."""
 
@@ -80,22 +86,47 @@ def observe(name: str, case: Case, question: Question) -> Observation | Finding:
         return abstain(name, case, Reason.UNSUPPORTED_TELEMETRY, question.why_unsupported)
     shares = question.shares
     share = max(shares.values())
-    factors = direct_factors(case, share, question.on_ratio)
+    factors = _factors(case, question, share)
     evidence: dict[str, object] = {
         question.evidence_name: {uuid: round(each, 4) for uuid, each in shares.items()},
         "threshold_ratio": question.on_ratio,
     }
     if share < question.on_ratio:
-        summary = f"{names_of(case.devices)}: {question.what} {share:.0%} of the time."
+        time = "time" if question.active_seconds is None else "active time"
+        summary = f"{names_of(case.devices)}: {question.what} {share:.0%} of the {time}."
         return find_nothing(name, case, summary, opposite(factors), evidence)
     seen = tuple(each for each in case.devices if shares[each.uuid] >= question.on_ratio)
     holder = f" of {case.workload.name}" if case.workload else ""
-    lasted = format_duration(known_seconds(case))
     return Observation(
         share=share,
         devices=seen,
         factors=factors,
         evidence=evidence,
-        summary=f"{names_of(seen)}{holder}: {question.what} {share:.0%} of the last {lasted}",
+        summary=f"{names_of(seen)}{holder}: {question.what} {share:.0%} of {_span(case, question)}",
         gpus=sum(shares[each.uuid] * each.capacity_ratio for each in seen),
     )
+
+
+def _seconds_of_most(question: Question) -> float | None:
+    """The active time of the device that it was seen most of."""
+    active, shares = question.active_seconds, question.shares
+    if active is None:
+        return None
+    return active[max(shares, key=lambda uuid: (shares[uuid], active[uuid]))]
+
+
+def _factors(case: Case, question: Question, share: float) -> dict[str, float]:
+    factors = direct_factors(case, share, question.on_ratio)
+    active = _seconds_of_most(question)
+    if active is None:
+        return factors
+    # What was seen in the active time alone is no surer for the idle time around it.
+    blocks = max(1.0, active / seconds(BLOCK_SPAN))
+    return factors | {"certainty": probability_above(share, blocks, question.on_ratio)}
+
+
+def _span(case: Case, question: Question) -> str:
+    active = _seconds_of_most(question)
+    if active is None:
+        return f"the last {format_duration(known_seconds(case))}"
+    return f"{format_duration(active)} of activity"

@@ -1,51 +1,69 @@
 """One run over the accounts: every rule judges every workload, over the spans it asks for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
+from rightsizer.advice.harmony import harmonized
+from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.domain.finding import Case, Finding
+from rightsizer.advice.verdict import abstain
+from rightsizer.domain.finding import Case, Finding, Reason
 from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.domain.workload import Workload
 
-__all__ = ["Cases", "Judgement", "findings", "judge_all"]
+__all__ = ["Cases", "Failed", "Judgement", "Tuned", "findings", "judge_all"]
+
+_FAILED: Final = "the rule failed, which is a fault of this program; its log says how"
 
 Cases = Callable[[Nanoseconds | None], Sequence[Case]]
 """The cases of all workloads over the last span of time; `None` for all there is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """A rule's verdict on a workload, with what the ledger needs to act on it."""
-
-    finding: Finding
-    key: str
-    """The workload's, or the device's."""
-    conduct: Conduct
-    may_open: bool
-    """True long enough, recently, and with enough confidence."""
-    still_holds: bool | None
-    """Whether recent time still supports it; `None` where that cannot be said."""
+Tuned = Callable[[Rule[Any], Case], Rule[Any]]
+"""A rule as an operator wants it for one workload."""
 
 
-def findings(cases: Sequence[Case], rules: Sequence[Rule[Any]] = RULES) -> tuple[Finding, ...]:
+Failed = Callable[[str, str, Exception], None]
+"""Is told of a rule that raised: its name, the workload's key, and what it raised."""
+
+
+class _RuleError(Exception):
+    """A rule raised; no fault of the accounts, nor of any other rule."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _raised(rule: str, key: str, error: Exception) -> None:
+    del rule, key
+    raise error
+
+
+def findings(
+    cases: Sequence[Case],
+    rules: Sequence[Rule[Any]] = RULES,
+    failed: Failed = _raised,
+) -> tuple[Finding, ...]:
     """Every rule's verdict on every case as it stands, abstentions included.
 
     There is no grace, no minimum duration and no hysteresis.
     """
-    return tuple(rule.judge(case) for case in cases for rule in rules)
+    return tuple(_verdict(rule, case, failed) for case in cases for rule in rules)
 
 
 def judge_all(
     cases: Cases,
     rules: Sequence[Rule[Any]] = RULES,
     open_now: AbstractSet[tuple[str, str]] = frozenset(),
+    tuned: Tuned = lambda rule, _: rule,
+    failed: Failed = _raised,
 ) -> tuple[Judgement, ...]:
-    """Every rule's verdict on every workload over the rule's own spans.
+    """Every rule's verdict on every workload over the rule's own spans, without contradictions.
 
     Args:
         cases: Gives the cases of a span. A workload that leaves between two looks is judged by
@@ -53,44 +71,102 @@ def judge_all(
         rules: Who judges.
         open_now: Workload key and rule of the advice that is open. Recent time is looked at
             only where it matters: for a complaint, and for advice that may close.
+        tuned: Changes a rule for a workload.
+        failed: Is told of a rule that raises, which costs it that verdict and nothing else;
+            where nothing is given, it raises.
     """
     by_key = cache(lambda span: {case.key: case for case in cases(span)})
     judgements = []
-    for rule in rules:
-        for key, workload in _subjects(by_key(0)):
-            conduct = rule.conduct(workload)
-            long_case = by_key(nanoseconds(conduct.long_seconds)).get(key)
-            if long_case is None:  # The accounts move on between two looks; it has just left.
-                continue
-            finding = rule.judge(long_case)
-            matters = finding.is_complaint or (key, rule.name) in open_now
-            short_case = by_key(nanoseconds(conduct.short_seconds)).get(key) if matters else None
-            judgements.append(
-                Judgement(finding, key, conduct, may_open=False, still_holds=None)
-                if short_case is None
-                else _judge(rule, finding, long_case, short_case)
-            )
-    return tuple(judgements)
+    for general in rules:
+        for key, present in by_key(0).items():
+            try:
+                with _answerable():
+                    rule = tuned(general, present)
+                found = _judged(rule, present, by_key, is_open=(key, rule.name) in open_now)
+            except _RuleError as fault:
+                failed(general.name, key, fault.error)
+                found = _undecided(general, present)
+            if found is not None:
+                judgements.append(found)
+    return harmonized(judgements)
 
 
-def _subjects(cases: dict[str, Case]) -> list[tuple[str, Workload | None]]:
-    return [(key, case.workload) for key, case in cases.items()]
+def _judged(
+    rule: Rule[Any],
+    present: Case,
+    by_key: Callable[[Nanoseconds], Mapping[str, Case]],
+    *,
+    is_open: bool,
+) -> Judgement | None:
+    """The verdict on one workload; `None` where it has left meanwhile."""
+    with _answerable():
+        conduct = rule.conduct(present.workload)
+    long_case = by_key(nanoseconds(conduct.long_seconds)).get(present.key)
+    if long_case is None:  # The accounts move on between two looks; it has just left.
+        return None
+    with _answerable():
+        finding = rule.judge(long_case)
+    matters = finding.is_complaint or is_open
+    short_case = by_key(nanoseconds(conduct.short_seconds)).get(present.key) if matters else None
+    with _answerable():
+        return _judge(rule, finding, long_case, short_case)
 
 
-def _judge(rule: Rule[Any], finding: Finding, long_case: Case, short_case: Case) -> Judgement:
-    conduct = rule.conduct(long_case.workload)
-    recent = rule.judge(short_case)
-    relaxed = rule.relaxed(conduct.close_ratio).judge(short_case)
-    known = min((window.known_seconds for window in long_case.windows), default=0.0)
+@contextmanager
+def _answerable() -> Iterator[None]:
+    """What is raised in here is the rule's fault, whatever it is."""
+    try:
+        yield
+    except Exception as error:
+        raise _RuleError(error) from error
+
+
+def _verdict(rule: Rule[Any], case: Case, failed: Failed) -> Finding:
+    try:
+        with _answerable():
+            return rule.judge(case)
+    except _RuleError as fault:
+        failed(rule.name, case.key, fault.error)
+        return abstain(rule.name, case, Reason.INSUFFICIENT_DATA, _FAILED)
+
+
+def _undecided(rule: Rule[Any], case: Case) -> Judgement:
+    """Neither opens nor closes anything."""
     return Judgement(
-        finding=finding,
-        key=long_case.key,
-        conduct=conduct,
-        may_open=(
-            finding.is_complaint
-            and recent.is_complaint
-            and known >= conduct.minimum_known_seconds
-            and finding.confidence >= conduct.minimum_confidence_ratio
-        ),
+        abstain(rule.name, case, Reason.INSUFFICIENT_DATA, _FAILED),
+        case.key,
+        Conduct(),
+        may_open=False,
+        still_holds=None,
+        workload=case.workload,
+    )
+
+
+def _judge(
+    rule: Rule[Any], finding: Finding, long_case: Case, short_case: Case | None
+) -> Judgement:
+    conduct = rule.conduct(long_case.workload)
+    judgement = Judgement(
+        finding,
+        long_case.key,
+        conduct,
+        may_open=False,
+        still_holds=None,
+        workload=long_case.workload,
+    )
+    if short_case is None:
+        return judgement
+    known = min((window.known_seconds for window in long_case.windows), default=0.0)
+    if finding.is_complaint and rule.judge(short_case).is_complaint:
+        return replace(
+            judgement,
+            may_open=known >= conduct.minimum_known_seconds
+            and finding.confidence >= conduct.minimum_confidence_ratio,
+            # What passes the threshold passes a lower one.
+            still_holds=True,
+        )
+    relaxed = rule.relaxed(conduct.close_ratio).judge(short_case)
+    return replace(
+        judgement,
         still_holds=None if relaxed.abstained is not None else relaxed.is_complaint,
     )

@@ -40,6 +40,12 @@ class Advice:
     closed: Nanoseconds | None = None
     actor: str | None = None
     """Who claimed, snoozed or dismissed it; `None` where nobody has."""
+    why: str = ""
+    """Why somebody did so, or what came of it."""
+    verified: Nanoseconds | None = None
+    """When before and after were compared, `None` where they were not."""
+    realized_gpu_hours: float | None = None
+    """What was saved within the time compared, in hours of a GPU."""
 
     @property
     def id(self) -> str:

@@ -7,16 +7,17 @@ those of the same five minutes (a restart divides them) are made one when they a
 import math
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby, pairwise
-from typing import Final, Self
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, Self
 
 from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
-__all__ = ["BLOCK_SPAN", "Block", "Blocks", "Measure"]
+__all__ = ["BLOCK_SPAN", "Block", "Blocks", "Measure", "Series"]
 
 BLOCK_SPAN: Final[Nanoseconds] = 300 * NANOSECONDS_PER_SECOND
 
@@ -41,9 +42,10 @@ _MEASURES: Final = tuple(Measure)
 """Their order is that of the record; new ones need a new form of window."""
 _RECORD: Final = struct.Struct(f">IH{2 * len(_MEASURES)}e")
 """Number of the block since the epoch, known tenths of a second, then means and peaks."""
+_PLACES: Final = {measure: 6 + 4 * place for place, measure in enumerate(_MEASURES)}
+"""Of each measure's mean within a record; its peak comes next."""
 _SIZE: Final = _RECORD.size
 _NUMBER_BYTES: Final = 4
-_NUMBER: Final = struct.Struct(f">I{_SIZE - _NUMBER_BYTES}x")
 _HALF: Final = struct.Struct(">e")
 _HALF_BITS: Final = struct.Struct(">H")
 _MOST_HALF: Final = 65504.0
@@ -53,8 +55,7 @@ _UNITS: Final = {Measure.MEMORY_BYTES: 2.0**30}
 """What a packed one stands for, so that half a float can hold it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Five minutes of one measure."""
 
     start: Nanoseconds
@@ -64,6 +65,42 @@ class Block:
     """Over the known time, idle time included; to a thousandth of itself."""
     peak: float
     """The largest reading; never below it, and at most a thousandth above."""
+
+
+class Series(NamedTuple):
+    """Blocks of one measure by columns, oldest first, one for each five minutes."""
+
+    numbers: Sequence[int]
+    """Since the epoch, counted in blocks."""
+    known_seconds: Sequence[float]
+    means: Sequence[float]
+    peaks: Sequence[float]
+
+    @classmethod
+    def of(cls, blocks: Iterable[Block]) -> Self:
+        """Of blocks that are in order."""
+        kept = list(blocks)
+        return cls(
+            [block.start // BLOCK_SPAN for block in kept],
+            [block.known_seconds for block in kept],
+            [block.mean for block in kept],
+            [block.peak for block in kept],
+        )
+
+    @property
+    def starts(self) -> list[Nanoseconds]:
+        """When each began, wall time."""
+        return [number * BLOCK_SPAN for number in self.numbers]
+
+    def parts(self, span: Nanoseconds) -> Iterator[tuple[int, "Series"]]:
+        """Its hours, days or whatever whole number of blocks, by their numbers since the epoch."""
+        each, first = span // BLOCK_SPAN, 0
+        while first < len(self.numbers):
+            part = self.numbers[first] // each
+            last = bisect_left(self.numbers, (part + 1) * each, first)
+            numbers, known, means, peaks = (column[first:last] for column in self)
+            yield part, Series(numbers, known, means, peaks)  # type: ignore[arg-type] # Whole.
+            first = last
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +155,17 @@ class Blocks:
 
     def between(self, start: Nanoseconds, end: Nanoseconds) -> "Blocks":
         """The blocks that begin in a span of time."""
+        if not self.data:
+            return self
         first, last = -(-start // BLOCK_SPAN), -(-end // BLOCK_SPAN)
-        numbers = [record[0] for record in _NUMBER.iter_unpack(self.data)]
+        if first <= self._number(0) and self._number(len(self.data) - _SIZE) < last:
+            return self
+        numbers = _column(self.data, 0, "I")
         low, high = bisect_left(numbers, first), bisect_left(numbers, last)
         return Blocks(self.data[low * _SIZE : high * _SIZE])
+
+    def _number(self, place: int) -> int:
+        return int.from_bytes(self.data[place : place + _NUMBER_BYTES])
 
     def shifted(self, time: Nanoseconds) -> "Blocks":
         """The same blocks at another time, which counts in whole blocks."""
@@ -139,18 +183,24 @@ class Blocks:
 
     def each(self, measure: Measure) -> Iterator[Block]:
         """The same one by one, for a month of them takes room."""
-        place, unit = 2 + 2 * _MEASURES.index(measure), _UNITS.get(measure, 1.0)
-        known = (
-            Block(
-                record[0] * BLOCK_SPAN,
-                record[1] / _TENTHS,
-                record[place] * unit,
-                record[place + 1] * unit,
-            )
-            for record in _RECORD.iter_unpack(self.data)
-            if not math.isnan(record[place])
+        found = self.series(measure)
+        return map(Block, found.starts, found.known_seconds, found.means, found.peaks)
+
+    def series(self, measure: Measure) -> Series:
+        """The same by columns, which is the way to look at many."""
+        data, place = self.data, _PLACES[measure]
+        numbers = _column(data, 0, "I")
+        means = _column(data, place, "e")
+        if math.isnan(sum(means)) or len(set(numbers)) < len(numbers):
+            return _cleaned(data, measure)
+        unit = _UNITS.get(measure)
+        peaks = _column(data, place + 2, "e")
+        return Series(
+            numbers=numbers,
+            known_seconds=[tenths / _TENTHS for tenths in _column(data, _NUMBER_BYTES, "H")],
+            means=means if unit is None else [mean * unit for mean in means],
+            peaks=peaks if unit is None else [peak * unit for peak in peaks],
         )
-        return (_as_one(list(same)) for _, same in groupby(known, _start))
 
     def peaks(self, measure: Measure) -> Histogram:
         """How many blocks peaked at each percent; of measures that are ratios."""
@@ -167,8 +217,27 @@ def _records(data: bytes) -> Iterator[bytes]:
     return (data[place : place + _SIZE] for place in range(0, len(data), _SIZE))
 
 
-def _start(block: Block) -> Nanoseconds:
-    return block.start
+def _column(data: bytes, place: int, code: str) -> tuple[Any, ...]:
+    """One number of each record, unpacked all at once."""
+    size = struct.calcsize(code)
+    cut = bytearray(len(data) // _SIZE * size)
+    for at in range(size):
+        cut[at::size] = data[place + at :: _SIZE]
+    return struct.unpack(f">{len(cut) // size}{code}", cut)
+
+
+def _cleaned(data: bytes, measure: Measure) -> Series:
+    """Without blocks of which the measure is unknown; those of the same five minutes as one."""
+    place, unit = _PLACES[measure], _UNITS.get(measure, 1.0)
+    columns = [
+        _column(data, *each) for each in ((0, "I"), (4, "H"), (place, "e"), (place + 2, "e"))
+    ]
+    known = (
+        Block(number * BLOCK_SPAN, tenths / _TENTHS, mean * unit, peak * unit)
+        for number, tenths, mean, peak in zip(*columns, strict=True)
+        if not math.isnan(mean)
+    )
+    return Series.of(_as_one(list(same)) for _, same in groupby(known, attrgetter("start")))
 
 
 def _as_one(parts: list[Block]) -> Block:

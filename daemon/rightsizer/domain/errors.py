@@ -6,6 +6,7 @@ RightsizerError             exit code 1
 ├── RequirementError        a model or a layout that cannot be
 ├── RecordingError          a recording that cannot be read
 ├── ScenarioError           a scenario of the simulator that cannot be run
+├── AgentAbsentError        no agent runs on this machine
 ├── HistoryError            a history that cannot be opened or written
 └── DriverError             a driver that cannot be reached (never leaves the telemetry room)
 """
@@ -13,6 +14,7 @@ RightsizerError             exit code 1
 from typing import ClassVar
 
 __all__ = [
+    "AgentAbsentError",
     "ConfigurationError",
     "DriverError",
     "HistoryError",
@@ -52,6 +54,10 @@ class RequirementError(RightsizerError):
 
 class ScenarioError(RightsizerError):
     """A scenario of the simulator that contradicts itself or the catalogue."""
+
+
+class AgentAbsentError(RightsizerError):
+    """A command that asks the agent, where none runs."""
 
 
 class HistoryError(RightsizerError):

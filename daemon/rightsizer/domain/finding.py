@@ -202,6 +202,11 @@ class Case:
         """
         return None if self.past is None else self.past.window
 
+    @property
+    def remembered(self) -> Blocks:
+        """What the workload did over all its devices, as far back as anybody remembers."""
+        return Blocks() if self.past is None else self.past.blocks()
+
     def shape(self, measure: Measure = Measure.BUSY) -> Shape | None:
         """How the load repeats itself, over all that is remembered; `None` where nothing is."""
         return None if self.past is None else self.past.shape(measure)

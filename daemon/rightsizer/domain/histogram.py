@@ -6,6 +6,7 @@ and the same readings give the same bytes.
 
 import struct
 from collections.abc import ItemsView, Mapping
+from itertools import accumulate
 from typing import Final, Self
 
 __all__ = ["BINS", "Histogram", "bin_of"]
@@ -115,6 +116,13 @@ class Histogram:
         """The weight of all ratios up to a value, exact where the value is a whole percent."""
         last = bin_of(value)
         return sum(weight for percent, weight in self._weights.items() if percent <= last)
+
+    def cumulative(self) -> list[float]:
+        """By percent, the weight of all ratios up to it: all edges at the price of one pass."""
+        weights = [0.0] * BINS
+        for percent, weight in self._weights.items():
+            weights[percent] = weight
+        return list(accumulate(weights))
 
     def to_bytes(self) -> bytes:
         """The histogram in 9 bytes for each bin in use, without loss."""

@@ -6,10 +6,14 @@ alerts are checked against it.
 
 from typing import Final
 
+from rightsizer.domain.advice_metric import ADVICE_METRICS, TELLING_METRICS
+from rightsizer.domain.agent_metric import AGENT_METRICS
+from rightsizer.domain.metric_collector import Collector
 from rightsizer.domain.metric_family import (
     MetricFamily,
     MetricKind,
     Origin,
+    collected_by,
     counter,
     gauge,
     info,
@@ -19,8 +23,11 @@ from rightsizer.domain.signal_metric import SIGNAL_METRICS
 
 __all__ = ["METRICS", "MetricFamily", "MetricKind", "Origin", "series_key"]
 
-_IDENTITY: Final = (
+_BUILD: Final = (
     info("build", Origin.AGENT, "The agent's version and what it reads.", "version", "source"),
+)
+
+_DEVICES: Final = (
     info(
         "device",
         Origin.DRIVER,
@@ -28,6 +35,9 @@ _IDENTITY: Final = (
         *("uuid", "gpu", "pci_bus_id", "model", "architecture"),
         *("parent_uuid", "mig_profile", "numa_node"),
     ),
+)
+
+_WORKLOADS: Final = (
     info(
         "workload",
         Origin.DRIVER,
@@ -42,13 +52,16 @@ _IDENTITY: Final = (
     ),
 )
 
-_NODE: Final = (
+_DRIVER: Final = (
     info(
         "driver",
         Origin.DRIVER,
         "The driver's versions.",
         *("driver_version", "cuda_version", "nvml_version"),
     ),
+)
+
+_TOPOLOGY: Final = (
     info(
         "topology_link",
         Origin.DRIVER,
@@ -79,6 +92,9 @@ _HEALTH: Final = (
         "The telemetry tier of a device, and which source tells how busy it is.",
         *("uuid", "tier", "source"),
     ),
+)
+
+_XIDS: Final = (
     counter("xid_errors", Origin.DRIVER, "Xids since the agent started.", "uuid"),
     counter(
         "xid_code_errors",
@@ -92,6 +108,9 @@ _HEALTH: Final = (
         "When the last Xid came; absent before the first.",
         "uuid",
     ),
+)
+
+_TELEMETRY: Final = (
     gauge(
         "collector_success",
         Origin.AGENT,
@@ -106,7 +125,7 @@ _HEALTH: Final = (
     ),
 )
 
-_ACCOUNTS: Final = (
+_STATES: Final = (
     counter(
         "state_seconds",
         Origin.ACCOUNTING,
@@ -119,6 +138,9 @@ _ACCOUNTS: Final = (
         "Seconds during which a condition held; conditions overlap with states and each other.",
         *("uuid", "condition"),
     ),
+)
+
+_WASTE: Final = (
     counter(
         "used_seconds",
         Origin.ACCOUNTING,
@@ -143,13 +165,16 @@ _ACCOUNTS: Final = (
     ),
 )
 
-_DETAILS: Final = (
+_FACTS: Final = (
     info(
         "device_facts",
         Origin.DRIVER,
         "What else is known of a device and does not change by itself.",
         *("uuid", "vbios_version", "serial", "compute_mode", "persistence_mode", "ecc_mode"),
     ),
+)
+
+_LINKS: Final = (
     gauge("nvlink_up", Origin.DRIVER, "Whether a link is up (1) or not (0).", "uuid", "link"),
     counter("nvlink_receive_bytes", Origin.DRIVER, "Received over a link.", "uuid", "link"),
     counter("nvlink_transmit_bytes", Origin.DRIVER, "Transmitted over a link.", "uuid", "link"),
@@ -159,6 +184,9 @@ _DETAILS: Final = (
         "Errors of a link since the driver was loaded, by kind.",
         *("uuid", "link", "kind"),
     ),
+)
+
+_PORTS: Final = (
     gauge("fabric_port_up", Origin.HOST, "Whether a port is active (1) or not (0).", "port"),
     gauge(
         "fabric_port_rate_bytes_per_second", Origin.HOST, "A port's rate in one direction.", "port"
@@ -176,15 +204,13 @@ _DETAILS: Final = (
     ),
 )
 
-_READINGS: Final = (
-    *SIGNAL_METRICS,
+_CLOCK_EVENTS: Final = (
     gauge(
         "clock_event_reason",
         Origin.BASIC,
         "Whether a reason holds the clocks where they are (1) or not (0).",
         *("uuid", "reason"),
     ),
-    *_DETAILS,
 )
 
 _PROVISIONING: Final = (
@@ -198,7 +224,8 @@ _PROVISIONING: Final = (
     gauge(
         "overprovisioned_ratio",
         Origin.ACCOUNTING,
-        "The part of a resource that the window's need leaves over.",
+        "The part of a resource that the window's need leaves over; of links only with the "
+        "collector `extra`.",
         *("uuid", "resource", "window"),
     ),
     gauge(
@@ -235,107 +262,29 @@ _PROVISIONING: Final = (
     ),
 )
 
-_ADVICE: Final = (
-    info(
-        "advice",
-        Origin.ADVICE,
-        "Open advice, one series for each of its devices; join the other advice metrics by id.",
-        *("id", "finding", "reason", "action", "uuid", "workload"),
-    ),
-    gauge(
-        "advice_confidence_ratio",
-        Origin.ADVICE,
-        "Calibrated probability that the finding is true.",
-        "id",
-    ),
-    gauge(
-        "advice_risk_ratio",
-        Origin.ADVICE,
-        "Upper bound of the share of 5-minute blocks that would not fit after acting; absent "
-        "where it is unknown.",
-        "id",
-    ),
-    gauge("advice_savings_gpus", Origin.ADVICE, "GPUs that acting would free, at the least.", "id"),
-    gauge(
-        "advice_savings_dollars_per_hour",
-        Origin.ADVICE,
-        "Money that acting would save, at the least.",
-        "id",
-    ),
-    gauge("advice_opened_timestamp_seconds", Origin.ADVICE, "When the advice was opened.", "id"),
-    gauge(
-        "advice_open", Origin.ADVICE, "Pieces of open advice, those not exported one by one too."
-    ),
-    counter(
-        "advice_outcomes",
-        Origin.ADVICE,
-        "Advice closed, by its reason and by how it ended.",
-        *("reason", "outcome"),
-    ),
-)
-
-_AGENT: Final = (
-    gauge("sampling_interval_seconds", Origin.AGENT, "The usual time between two samples."),
-    counter("samples", Origin.AGENT, "Samples taken."),
-    counter("samples_failed", Origin.AGENT, "Ticks that gave no sample."),
-    counter("samples_late", Origin.AGENT, "Samples taken more than one interval late."),
-    gauge("workers_abandoned", Origin.AGENT, "Workers stuck in a driver call and given up."),
-    counter("job_runs", Origin.AGENT, "Runs of a scheduled job.", "name"),
-    counter(
-        "job_skipped",
-        Origin.AGENT,
-        "Runs of a scheduled job left out because the one before was still under way.",
-        "name",
-    ),
-    counter("job_failures", Origin.AGENT, "Runs of a scheduled job that failed.", "name"),
-    gauge(
-        "job_last_start_timestamp_seconds",
-        Origin.AGENT,
-        "When a scheduled job last started.",
-        "name",
-    ),
-    gauge(
-        "job_last_success_timestamp_seconds",
-        Origin.AGENT,
-        "When a scheduled job last succeeded.",
-        "name",
-    ),
-    gauge(
-        "job_last_duration_seconds",
-        Origin.AGENT,
-        "How long a scheduled job's last run took.",
-        "name",
-    ),
-    gauge("recommender_findings", Origin.AGENT, "Complaints of the recommender's last run."),
-    gauge("recommender_abstentions", Origin.AGENT, "Abstentions of the recommender's last run."),
-    counter("annotations", Origin.AGENT, "Annotations that were tried to be written to Grafana."),
-    counter("annotation_failures", Origin.AGENT, "Annotations that Grafana did not take."),
-    gauge("annotations_pending", Origin.AGENT, "Annotations that wait to be written."),
-    gauge("history_size_bytes", Origin.AGENT, "Size of the history's file."),
-    counter("history_writes", Origin.AGENT, "Flushes to the history."),
-    counter("history_write_failures", Origin.AGENT, "Flushes to the history that failed."),
-    counter("history_breaks", Origin.AGENT, "Histories that broke and were set aside."),
-    counter(
-        "history_windows_forgotten",
-        Origin.AGENT,
-        "Windows forgotten before their time, since the history had its largest size.",
-    ),
-    gauge(
-        "config_last_reload_successful",
-        Origin.AGENT,
-        "Whether the last load of the configuration succeeded (1) or not (0).",
-    ),
-    gauge(
-        "config_last_reload_success_timestamp_seconds",
-        Origin.AGENT,
-        "When the configuration was last loaded with success.",
-    ),
-    counter("log_messages", Origin.AGENT, "Log messages written.", "level"),
-)
-
 METRICS: Final[dict[str, MetricFamily]] = {
     metric.name: metric
-    for group in (_IDENTITY, _NODE, _HEALTH, _ACCOUNTS, _READINGS, _PROVISIONING, _ADVICE, _AGENT)
+    for group in (
+        collected_by(Collector.AGENT, *_BUILD),
+        collected_by(Collector.DEVICE, *_DEVICES),
+        collected_by(Collector.WORKLOAD, *_WORKLOADS),
+        collected_by(Collector.DEVICE, *_DRIVER),
+        collected_by(Collector.TOPOLOGY, *_TOPOLOGY),
+        collected_by(Collector.DEVICE, *_HEALTH),
+        collected_by(Collector.ERRORS, *_XIDS),
+        collected_by(Collector.AGENT, *_TELEMETRY),
+        collected_by(Collector.STATES, *_STATES),
+        collected_by(Collector.WASTE, *_WASTE),
+        SIGNAL_METRICS,
+        collected_by(Collector.CLOCKS, *_CLOCK_EVENTS),
+        collected_by(Collector.EXTRA, *_FACTS),
+        collected_by(Collector.LINKS, *_LINKS),
+        collected_by(Collector.FABRIC, *_PORTS),
+        collected_by(Collector.PROVISIONING, *_PROVISIONING),
+        collected_by(Collector.ADVICE, *ADVICE_METRICS),
+        collected_by(Collector.RECOMMENDER, *TELLING_METRICS),
+        collected_by(Collector.AGENT, *AGENT_METRICS),
+    )
     for metric in group
 }
 """By name, in the order of the exposition."""

@@ -1,10 +1,21 @@
 """What is said of a metric family before any value is: name, kind, help, labels, origin."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["MetricFamily", "MetricKind", "Origin", "counter", "gauge", "info", "series_key"]
+from rightsizer.domain.metric_collector import Collector
+
+__all__ = [
+    "MetricFamily",
+    "MetricKind",
+    "Origin",
+    "collected_by",
+    "counter",
+    "gauge",
+    "info",
+    "series_key",
+]
 
 _UNITS: Final = (
     "bytes_per_second",
@@ -53,6 +64,13 @@ class MetricFamily:
     """A sentence with its full stop."""
     labels: tuple[str, ...]
     origin: Origin
+    collector: Collector = Collector.AGENT
+    """The group that it is switched on and off with."""
+
+    @property
+    def stem(self) -> str:
+        """The name without its suffix, which OpenMetrics gives to samples alone."""
+        return self.name.removesuffix("_total").removesuffix("_info")
 
     @property
     def unit(self) -> str:
@@ -83,3 +101,8 @@ def counter(name: str, origin: Origin, sentence: str, *labels: str) -> MetricFam
 def info(name: str, origin: Origin, sentence: str, *labels: str) -> MetricFamily:
     """Facts as labels, by its name without prefix and `_info`."""
     return MetricFamily(f"rightsizer_{name}_info", MetricKind.INFO, sentence, labels, origin)
+
+
+def collected_by(collector: Collector, *metrics: MetricFamily) -> tuple[MetricFamily, ...]:
+    """The metrics as a part of a collector."""
+    return tuple(replace(metric, collector=collector) for metric in metrics)

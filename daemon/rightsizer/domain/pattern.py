@@ -86,6 +86,9 @@ class Past(Protocol):
     def window(self) -> Window | None:
         """What the workload did over all its devices, over the case's span."""
 
+    def blocks(self) -> Blocks:
+        """The same in blocks, over all that is remembered."""
+
     def shape(self, measure: Measure) -> Shape | None:
         """How it repeats itself, over all that is remembered."""
 

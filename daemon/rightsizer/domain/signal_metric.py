@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rightsizer.domain.metric_collector import Collector
 from rightsizer.domain.metric_family import MetricFamily, MetricKind, Origin
 from rightsizer.domain.signal import (
     COUNTER_SIGNALS,
@@ -122,6 +123,70 @@ _HOST_SIGNALS: Final = frozenset(
 _POWER_SIGNALS: Final = frozenset(
     {Signal.POWER, Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, Signal.ENERGY_JOULES}
 )
+_COLLECTOR_OF: Final = {
+    signal: collector
+    for collector, signals in (
+        (
+            Collector.ACTIVITY,
+            (
+                Signal.GPU_BUSY,
+                Signal.SM_ACTIVE,
+                Signal.SM_WORK,
+                Signal.TENSOR_ACTIVE,
+                Signal.DRAM_ACTIVE,
+                Signal.MEMORY_CONTROLLER_BUSY,
+                Signal.ENCODER,
+                Signal.DECODER,
+                Signal.PROCESS_COUNT,
+            ),
+        ),
+        (
+            Collector.MEMORY,
+            (Signal.MEMORY_USED, Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES),
+        ),
+        (Collector.POWER, tuple(_POWER_SIGNALS)),
+        (
+            Collector.TEMPERATURE,
+            (Signal.TEMPERATURE_CELSIUS, Signal.MEMORY_TEMPERATURE_CELSIUS, Signal.FAN_SPEED),
+        ),
+        (Collector.CLOCKS, (Signal.SM_CLOCK_HERTZ, Signal.MEMORY_CLOCK_HERTZ)),
+        (
+            Collector.PCIE,
+            (
+                Signal.PCIE_LINK_GENERATION,
+                Signal.PCIE_LINK_WIDTH,
+                Signal.PCIE_RECEIVE_BYTES_PER_SECOND,
+                Signal.PCIE_TRANSMIT_BYTES_PER_SECOND,
+                Signal.PCIE_REPLAYS,
+            ),
+        ),
+        (
+            Collector.NVLINK,
+            (
+                Signal.NVLINK_RECEIVE_BYTES_PER_SECOND,
+                Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND,
+                Signal.NVLINK_LINKS_UP,
+                Signal.NVLINK_ERRORS,
+            ),
+        ),
+        (
+            Collector.ERRORS,
+            (
+                Signal.ECC_UNCORRECTED_ERRORS,
+                Signal.RETIRED_PAGES_CORRECTABLE,
+                Signal.RETIRED_PAGES_UNCORRECTABLE,
+                Signal.RETIRED_PAGES_PENDING,
+                Signal.REMAPPED_ROWS_UNCORRECTABLE,
+                Signal.REMAPPED_ROWS_PENDING,
+                Signal.REMAPPED_ROWS_FAILED,
+                Signal.RECOVERY_ACTION,
+            ),
+        ),
+        (Collector.SERVING, SERVING_SIGNALS),
+    )
+    for signal in signals
+}
+"""Those of a collector that is on by default; a test holds it complete."""
 _IRREGULAR_NAMES: Final = {
     # Prometheus keeps the suffix `_count` for histograms.
     Signal.PROCESS_COUNT: "rightsizer_device_processes",
@@ -154,7 +219,20 @@ def _signal_origin(signal: Signal) -> Origin:
 def _signal(signal: Signal) -> MetricFamily:
     name = signal_metric_name(signal)
     kind = MetricKind.COUNTER if signal in COUNTER_SIGNALS else MetricKind.GAUGE
-    return MetricFamily(name, kind, SIGNALS[signal].meaning, ("uuid",), _signal_origin(signal))
+    return MetricFamily(
+        name,
+        kind,
+        SIGNALS[signal].meaning,
+        ("uuid",),
+        _signal_origin(signal),
+        _COLLECTOR_OF.get(signal, _collector_of_detail(signal)),
+    )
+
+
+def _collector_of_detail(signal: Signal) -> Collector:
+    if signal.startswith("infiniband"):
+        return Collector.FABRIC
+    return Collector.HOST if signal in _HOST_SIGNALS else Collector.EXTRA
 
 
 def _distribution(signal: Signal) -> MetricFamily:
@@ -164,6 +242,7 @@ def _distribution(signal: Signal) -> MetricFamily:
         f"Seconds by {signal}, one observation a second: {SIGNALS[signal].meaning}",
         ("uuid",),
         _signal_origin(signal),
+        Collector.DISTRIBUTIONS,
     )
 
 

@@ -8,8 +8,8 @@ import json
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -35,8 +35,10 @@ __all__ = [
 _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 _IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _JSON: Final = "application/json"
-_EXCERPT_LENGTH: Final = 200
+_MESSAGE_LENGTH: Final = 300
 _CHUNK_BYTES: Final = 65536
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OWN_HEADERS: Final = frozenset({"Accept", "User-Agent", "Content-Type"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,10 @@ def _no_token() -> None:
     return None
 
 
+def _no_headers() -> Mapping[str, str]:
+    return {}
+
+
 class HttpClient:
     """Talks to one peer, JSON unless it is told otherwise.
 
@@ -95,6 +101,8 @@ class HttpClient:
         accept: What its answers are; anything but JSON is given as the text that it is.
         token: Gives the bearer token at each request, so that it may rotate; an `OSError` or
             `ValueError` from it becomes a failure.
+        headers: Gives further headers at each request, secrets like the token.
+        has_secret_paths: Whether paths and queries are secrets too, as with many webhooks.
         sleep: Waits between tries; where it returns true, as an event's `wait` does when the
             event is set, there are no more tries.
         jitter: A random number from 0 to 1.
@@ -111,6 +119,8 @@ class HttpClient:
         *,
         accept: str = _JSON,
         token: Callable[[], str | None] = _no_token,
+        headers: Callable[[], Mapping[str, str]] = _no_headers,
+        has_secret_paths: bool = False,
         sleep: Callable[[float], object] = time.sleep,
         jitter: Callable[[], float] = random.random,
         wall_seconds: Callable[[], float] = time.time,
@@ -119,6 +129,8 @@ class HttpClient:
         self._settings = settings or HttpSettings()
         self._accept = accept
         self._token = token
+        self._further_headers = headers
+        self._has_secret_paths = has_secret_paths
         self._sleep = sleep
         self._jitter = jitter
         self._wall_seconds = wall_seconds
@@ -160,6 +172,10 @@ class HttpClient:
             if self._sleep(self._backoff_seconds(attempt) if asked is None else asked):
                 break
             result = self._try(method, url, headers, payload)
+        if isinstance(result, Failure):
+            parts = urlsplit(url)
+            target = parts.path + (f"?{parts.query}" if parts.query else "")
+            return _without(result, self._secrets(headers, target))
         return result
 
     def close(self) -> None:
@@ -180,7 +196,20 @@ class HttpClient:
             if not token.isascii() or not token.isprintable():
                 raise ValueError("the token has characters that no header may hold")
             headers["Authorization"] = f"Bearer {token}"
+        for name, value in self._further_headers().items():
+            if not _HEADER_NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
+                raise ValueError("a further header has characters that no header may hold")
+            headers[name] = value
         return headers
+
+    def _secrets(self, headers: Mapping[str, str], target: str) -> list[str]:
+        """What no message may hold, longest first."""
+        authorization = headers.get("Authorization", "")
+        found = {value for name, value in headers.items() if name not in _OWN_HEADERS}
+        found.add(authorization.removeprefix("Bearer "))
+        if self._has_secret_paths:
+            found |= {target, target.partition("?")[0], target.partition("?")[2]}
+        return sorted(found - {"", "/"}, key=lambda secret: (-len(secret), secret))
 
     def _try(self, method: str, url: str, headers: dict[str, str], payload: bytes | None) -> Result:
         import urllib3  # noqa: PLC0415 - costs 10 MB and 50 ms; most agents never need it.
@@ -214,7 +243,7 @@ class HttpClient:
             return Failure(FailureKind.UNTRUSTED, f"{peer} cannot be trusted: {_cause(error)}")
         except exceptions.HTTPError as error:
             return Failure(FailureKind.INTERRUPTED, f"{peer} broke off: {_cause(error)}")
-        return self._judge(peer, answer, raw, headers.get("Authorization", ""))
+        return self._judge(peer, answer, raw)
 
     def _read(self, answer: "urllib3.BaseHTTPResponse", deadline: float) -> bytes | None:
         """The body; `None` where it is larger than allowed."""
@@ -229,9 +258,7 @@ class HttpClient:
             parts.append(chunk)
         return b"".join(parts)
 
-    def _judge(
-        self, peer: str, answer: "urllib3.BaseHTTPResponse", raw: bytes | None, authorization: str
-    ) -> Result:
+    def _judge(self, peer: str, answer: "urllib3.BaseHTTPResponse", raw: bytes | None) -> Result:
         if raw is None:
             size = f"{self._settings.response_maximum_bytes} bytes"
             return Failure(FailureKind.MALFORMED, f"{peer} answered with more than {size}")
@@ -251,7 +278,7 @@ class HttpClient:
         message = f"{peer} answered {answer.status}"
         if where is not None:
             message += f" and points to {where}; use the address that it points to"
-        elif text := _excerpt(raw, authorization):
+        elif text := " ".join(raw.decode(errors="replace").split()):
             message += f": {text}"
         return Failure(
             FailureKind.REFUSED,
@@ -295,12 +322,12 @@ def _retry_after_seconds(header: str | None, now_seconds: float) -> float | None
     return max(0.0, until.replace(tzinfo=until.tzinfo or UTC).timestamp() - now_seconds)
 
 
-def _excerpt(raw: bytes, authorization: str) -> str:
-    """The start of an error's body on one line, without the token should the peer echo it."""
-    text = raw.decode(errors="replace")
-    if token := authorization.removeprefix("Bearer "):
-        text = text.replace(token, "***")
-    return " ".join(text.split())[:_EXCERPT_LENGTH]
+def _without(failure: Failure, secrets: Sequence[str]) -> Failure:
+    """The failure without what the peer may have echoed, and not longer than a line or two."""
+    message = failure.message
+    for secret in secrets:
+        message = message.replace(secret, "***")
+    return replace(failure, message=message[:_MESSAGE_LENGTH])
 
 
 def _cause(error: BaseException) -> str:

@@ -7,13 +7,15 @@ import socket
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.domain.errors import RightsizerError, UsageError
+from rightsizer.domain.errors import AgentAbsentError, RightsizerError, UsageError
 
 __all__ = ["LocalClient"]
 
 _START: Final = (
     "start it with `systemctl start rightsizer`, or name its socket with --path.api-socket"
 )
+_UNKNOWN: Final = "there is no "
+"""How the agent begins to say that what a path names is not there, where the path is known."""
 
 
 class LocalClient:
@@ -28,6 +30,8 @@ class LocalClient:
         """The answer to a GET.
 
         Raises:
+            AgentAbsentError: no agent runs here.
+            UsageError: what is asked about is not there.
             RightsizerError: nobody answers, or not with what was asked for.
         """
         return self._ask("GET", target, None)
@@ -36,7 +40,8 @@ class LocalClient:
         """The answer to a POST of a value.
 
         Raises:
-            UsageError: the agent does not take the value.
+            AgentAbsentError: no agent runs here.
+            UsageError: the agent does not take the value, or what it is about is not there.
             RightsizerError: nobody answers, or not with what was asked for.
         """
         return self._ask("POST", target, json.dumps(body).encode())
@@ -53,6 +58,8 @@ class LocalClient:
                 f"the agent at {self._path} does not answer within {self._timeout_seconds:g} s; "
                 "see its log, `journalctl -u rightsizer`"
             ) from None
+        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
+            raise AgentAbsentError(self._remedy(error)) from None
         except OSError as error:
             raise RightsizerError(self._remedy(error)) from None
         except http.client.HTTPException:
@@ -71,6 +78,9 @@ class LocalClient:
                 raise RightsizerError(f"the agent at {self._path} answers no JSON") from None
         said = raw.decode(errors="replace").strip() or http.client.responses.get(status, "")
         if status == http.client.BAD_REQUEST:
+            raise UsageError(said)
+        is_unknown = status == http.client.NOT_FOUND and said.startswith(_UNKNOWN)
+        if is_unknown or status == http.client.CONFLICT:
             raise UsageError(said)
         if status == http.client.NOT_FOUND:
             said += "; is it older than this command? Restart it"

@@ -28,7 +28,7 @@ from rightsizer.telemetry.surroundings import Look, Question, Surroundings
 from rightsizer.telemetry.topology.told import Told
 from rightsizer.telemetry.worker import Worker
 
-__all__ = ["LiveSettings", "LiveSource"]
+__all__ = ["LiveSettings", "LiveSource", "check_collectors"]
 
 _NOTHING: Final = CollectorOutcome(success=True, duration_seconds=0.0)
 
@@ -69,7 +69,7 @@ class LiveSource:
         Raises:
             ConfigurationError: a collector that is disabled does not exist.
         """
-        _check(settings)
+        check_collectors(settings)
         self._clock = clock
         self._interval = interval
         self._settings = settings
@@ -256,7 +256,12 @@ def _until(release: Release) -> str:
     return f" for {format_duration(seconds(max(0, release.until - release.since)))}"
 
 
-def _check(settings: LiveSettings) -> None:
+def check_collectors(settings: LiveSettings) -> None:
+    """Refuse a collector that does not exist.
+
+    Raises:
+        ConfigurationError: one that is disabled has no such name.
+    """
     known = [collector.name for collector in COLLECTORS]
     for name in settings.disabled_collectors:
         if name not in known:

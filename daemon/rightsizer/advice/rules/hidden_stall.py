@@ -4,13 +4,14 @@ Ranks that wait in a collective look 100 % busy; the GPU that does not spin is t
 wait for (NVIDIA/nccl#968; docs/definitions.md, sources).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from rightsizer.advice.attribution import hypotheses, lost_gpus, saved_at_most
 from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.savings import released
+from rightsizer.advice.straggler import follow_up, straggler_group
 from rightsizer.advice.verdict import (
     Complaint,
     abstain,
@@ -20,7 +21,16 @@ from rightsizer.advice.verdict import (
     known_seconds,
     names_of,
 )
-from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Risk
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Reason,
+    Risk,
+)
 from rightsizer.domain.settings import setting
 from rightsizer.domain.state import State, Tier
 from rightsizer.domain.units import format_duration
@@ -71,11 +81,12 @@ def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
     if share < settings.on_ratio:
         summary = f"{names_of(case.devices)}: stalled {share:.0%} of the time."
         return find_nothing(NAME, case, summary, opposite(factors), evidence)
+    evidence["hypotheses"] = hypotheses(case)
     stalled = [device for device in case.devices if shares[device.uuid] >= settings.on_ratio]
     waited_for = [device for device in case.devices if device not in stalled]
     suspect = f"; they wait for {names_of(waited_for)}" if waited_for else ""
     holder = f" of {case.workload.name}" if case.workload else ""
-    return complain(
+    found = complain(
         NAME,
         case,
         Complaint(
@@ -91,15 +102,31 @@ def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
             evidence=evidence,
             culprits=tuple(device.uuid for device in waited_for),
             # What the stall costs is known, how much of it can be mended is not.
-            savings=released(case, market, 0.0, sum(shares.values()) / len(shares)),
+            savings=saved_at_most(case, market, State.HIDDEN_STALL),
             minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+            instructions=_instructions(case, waited_for),
+            affected_gpus=lost_gpus(case, State.HIDDEN_STALL),
         ),
     )
+    return replace(found, exclusive_group=straggler_group(case)) if waited_for else found
 
 
 def conduct(_: Workload | None, settings: HiddenStallSettings) -> Conduct:
     """The same for every class."""
     return settings.conduct
+
+
+def _instructions(case: Case, waited_for: list[Device]) -> tuple[Instruction, ...]:
+    if len(case.devices) > 1:
+        return follow_up(case, waited_for)
+    alone = Instruction(
+        "A single GPU has no peer to wait for",
+        (
+            "it waits for ranks on other nodes, its program hangs in a kernel, or a loop keeps it "
+            "busy so that nobody takes it away"
+        ),
+    )
+    return (alone, *follow_up(case, waited_for))
 
 
 RULE: Final = Rule(NAME, HiddenStallSettings(), judge, conduct)

@@ -24,6 +24,7 @@ from rightsizer.domain.finding import (
     Case,
     Finding,
     FindingKind,
+    Instruction,
     Option,
     Reason,
     Risk,
@@ -37,6 +38,15 @@ from rightsizer.domain.workload import Allocator, Workload, WorkloadClass
 __all__ = ["RULE", "NearOutOfMemorySettings"]
 
 NAME: Final = "near_out_of_memory"
+_INSTRUCTIONS: Final = (
+    Instruction(
+        "Take less memory, until there is more of it",
+        (
+            "Lower the batch size or the sequence length, or recompute activations. Fragments of "
+            "PyTorch's allocator are won back by PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +73,9 @@ class NearOutOfMemorySettings:
 
 def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Finding:
     """Whether a GPU of the workload was nearly out of memory, where that means something."""
-    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
-    if too_little is not None:
-        return too_little
-    if not any(Resource.MEMORY in window.demands for window in case.windows):
-        why = "no memory reading while the GPU was held"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    if any(each.memory_is_preallocated for each in case.provisioning):
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, _why_preallocated(case))
+    early = _early(case, settings)
+    if early is not None:
+        return early
     shares = {
         window.uuid: window.condition_share(Condition.NEAR_OUT_OF_MEMORY) for window in case.windows
     }
@@ -108,6 +113,8 @@ def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Find
             options=_options(case, market),
             savings=Savings(reason="a GPU that is too small saves nothing"),
             minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+            instructions=_INSTRUCTIONS,
+            affected_gpus=sum(device.capacity_ratio for device in full),
         ),
     )
 
@@ -115,6 +122,19 @@ def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Find
 def conduct(_: Workload | None, settings: NearOutOfMemorySettings) -> Conduct:
     """The same for every class."""
     return settings.conduct
+
+
+def _early(case: Case, settings: NearOutOfMemorySettings) -> Finding | None:
+    """An abstention where memory says nothing; `None` where it does."""
+    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    if too_little is not None:
+        return too_little
+    if not any(Resource.MEMORY in window.demands for window in case.windows):
+        why = "no memory reading while the GPU was held"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    if any(each.memory_is_preallocated for each in case.provisioning):
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, _why_preallocated(case))
+    return None
 
 
 def _options(case: Case, market: Market) -> tuple[Option, ...]:

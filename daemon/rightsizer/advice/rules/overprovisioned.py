@@ -1,5 +1,6 @@
-"""GPUs that are larger than anything that was ever asked of them.
+"""GPUs that are larger than anything that was ever asked of them, and the boards that would do.
 
+How to share such a GPU is said by the rule `sharing`, how to have fewer of them by `gpu_count`.
 Never said while any resource is under pressure, never of a batch job (it would only run
 longer), never before the history covers the load's cycle (docs/definitions.md, conduct).
 """
@@ -10,9 +11,10 @@ from typing import Final
 from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.market import Market
+from rightsizer.advice.media_engines import works_on_media
 from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.sharing_options import fewer_gpus, shared_gpu
-from rightsizer.advice.slice_options import slice_options
+from rightsizer.advice.tenants import is_shared
+from rightsizer.advice.unknown_board import unknown_board
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
 from rightsizer.domain.finding import (
     Action,
@@ -78,6 +80,12 @@ def judge(case: Case, settings: OverprovisionedSettings, market: Market) -> Find
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     if any(each.is_underprovisioned for each in case.provisioning):
         return find_nothing(NAME, case, "Under pressure, so not too large.", {}, _evidence(case))
+    if is_shared(case):
+        summary = f"{names_of(case.devices)}: shared, so its size is not one workload's affair."
+        return find_nothing(NAME, case, summary, {}, _evidence(case))
+    if works_on_media(case):
+        why = "it works on the media engines, and nobody knows how much of them it needs"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     if any(each.overprovisioned is None for each in case.provisioning):
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, _why_unknown(case))
     over = min(each.overprovisioned or 0.0 for each in case.provisioning)
@@ -125,6 +133,7 @@ def _too_large(
             target=options[0].target if options else "",
             savings=(options[0].savings or NO_TARGET) if options else NO_TARGET,
             minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+            affected_gpus=over * sum(device.capacity_ratio for device in case.devices),
         ),
     )
 
@@ -149,16 +158,10 @@ def _inefficient(case: Case, least: float, settings: OverprovisionedSettings) ->
 
 
 def _options(case: Case, market: Market) -> tuple[Option, ...]:
-    """Smaller places, for a workload whose class allows another size: the mildest step first."""
+    """Smaller boards, for a workload whose class allows another size."""
     if case.workload is None or case.workload.workload_class not in _RESIZABLE:
         return ()
-    is_serving = case.workload.workload_class is WorkloadClass.SERVING
-    return (
-        *slice_options(case, market),
-        *(fewer_gpus(case, market) if is_serving else ()),
-        *smaller_boards(case, market),
-        *shared_gpu(case, market),
-    )
+    return smaller_boards(case, market)
 
 
 def _over_at_least(fit: Provisioning) -> float:
@@ -183,9 +186,12 @@ def _about_options(case: Case, options: tuple[Option, ...]) -> str:
         return "alternatives: one of them, not several"
     if case.workload is None or case.workload.workload_class is WorkloadClass.UNKNOWN:
         return "none: the workload's class is unknown; state it in a policy"
+    unknown = next(filter(None, map(unknown_board, case.devices)), "")
+    if unknown:
+        return f"none: {unknown}"
     if any(window.tier is not Tier.PROFILING for window in case.windows):
         return "none: without profiling telemetry other boards cannot be projected"
-    return "none: no MIG slice, no other board and no smaller number fits"
+    return "none: no other board fits for less; see the rules sharing and gpu_count"
 
 
 def _evidence(case: Case) -> dict[str, object]:

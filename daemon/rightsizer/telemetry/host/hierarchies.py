@@ -1,11 +1,12 @@
 """From `/proc/PID/cgroup` to folders: version 2, version 1, and both side by side."""
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
 from rightsizer.telemetry.host.control_group import ControlGroup, Seat
+from rightsizer.telemetry.host.namespace_root import namespace_root, seen_from
 from rightsizer.telemetry.host.text import names_in
 
 __all__ = ["Hierarchies"]
@@ -17,15 +18,20 @@ _UNIFIED: Final = ""
 class Hierarchies:
     """The control group hierarchies below one folder, `/sys/fs/cgroup` on a live host."""
 
-    def __init__(self, top: str) -> None:
-        """Looks at the folder's layout with the first process."""
-        self._top = top
+    def __init__(self, top: str, own: str = "/sys/fs/cgroup") -> None:
+        """Looks at the folder's layout with the first process.
+
+        Args:
+            top: The folder.
+            own: Where our own namespace shows its root; the same unless we are in a container.
+        """
+        self._top, self._own = top, own
         # Many processes share a group, and a group's processes all say the same.
         self.seat = lru_cache(maxsize=1024)(self._seat)
 
     def _seat(self, text: str) -> Seat:
         """Where the process sits that has this text in its `cgroup`."""
-        paths = _paths(text)
+        paths = self._paths(text)
         unified = self._unified(paths)
 
         def group(controller: str) -> ControlGroup | None:
@@ -74,16 +80,22 @@ class Hierarchies:
     def _group(top: str, path: str | None, *, is_unified: bool) -> ControlGroup | None:
         return ControlGroup(top, path, is_unified) if path else None
 
+    def _paths(self, text: str) -> dict[str, str]:
+        """Path by controller; empty for the root and for what cannot be seen from here."""
+        paths: dict[str, str] = {}
+        for line in text.splitlines():
+            _, _, rest = line.partition(":")
+            controllers, _, path = rest.partition(":")
+            if controllers == _UNIFIED and self._root:
+                path = seen_from(self._root, path)
+            path = path.strip("/")
+            if ".." in path.split("/"):
+                path = ""
+            for controller in controllers.split(","):
+                paths[controller] = path
+        return paths
 
-def _paths(text: str) -> dict[str, str]:
-    """Path by controller; empty for the root and for what lies outside of our own namespace."""
-    paths: dict[str, str] = {}
-    for line in text.splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        path = path.strip("/")
-        if ".." in path.split("/"):
-            path = ""
-        for controller in controllers.split(","):
-            paths[controller] = path
-    return paths
+    @cached_property
+    def _root(self) -> str:
+        """Where version 2's paths begin that are told to us; a pod's begin at its container."""
+        return namespace_root(self._top, self._own)

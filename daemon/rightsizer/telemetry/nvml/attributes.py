@@ -84,6 +84,7 @@ _CONSTANTS: Final = (
         "nvmlDeviceGetCudaComputeCapability",
         lambda answer: f"{answer[0]}.{answer[1]}",
     ),
+    _Attribute("cores", "nvmlDeviceGetNumGpuCores", _number),
     _Attribute("minor_number", "nvmlDeviceGetMinorNumber", _number),
     _Attribute("module_id", "nvmlDeviceGetModuleId", _number),
     _Attribute("numa_node_id", "nvmlDeviceGetNumaNodeId", _number),

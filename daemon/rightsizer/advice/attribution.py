@@ -1,0 +1,95 @@
+"""What a workload lost time to, what that costs, and which cause most of it is laid to."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.advice.market import Market
+from rightsizer.advice.savings import released
+from rightsizer.domain.finding import Case, Savings
+from rightsizer.domain.state import Cause, Resource, State
+from rightsizer.domain.window import Window
+
+__all__ = ["hypotheses", "limit_of", "lost_gpus", "lost_share", "saved_at_most", "strongest"]
+
+_CAUSES: Final[Mapping[State, Cause]] = MappingProxyType(
+    {
+        State.HIDDEN_STALL: Cause.STALLED,
+        State.STORAGE_BOUND: Cause.STORAGE,
+        State.HOST_BOUND: Cause.HOST,
+        State.PCIE_BOUND: Cause.PCIE,
+        State.LAUNCH_BOUND: Cause.LAUNCH,
+    }
+)
+_UNATTRIBUTED: Final = 0.5
+"""The best hypothesis below half is no better than the others together."""
+_TOLD: Final = 2
+_MEDIAN: Final = 0.5
+
+
+def lost_share(window: Window, state: State) -> float:
+    """The part of the known time that was lost to a limit.
+
+    Where nobody knows how much of a limited second was used, all of it counts. A link at its
+    limit is well used by the books, so that what counts there is the compute that waits for it.
+    """
+    if state is State.PCIE_BOUND:
+        return window.share(state) * (1.0 - _compute(window))
+    if not window.waste_seconds or window.known_seconds <= 0.0:
+        return window.share(state)
+    return min(1.0, window.waste_seconds.get(_CAUSES[state], 0.0) / window.known_seconds)
+
+
+def lost_gpus(case: Case, state: State) -> float:
+    """GPUs' worth of time that the whole workload lost to a limit."""
+    return sum(
+        lost_share(window, state) * device.capacity_ratio
+        for window, device in zip(case.windows, case.devices, strict=True)
+    )
+
+
+def saved_at_most(case: Case, market: Market, state: State) -> Savings:
+    """What mending it would save: at most all that it costs, at least nothing."""
+    capacity = sum(device.capacity_ratio for device in case.devices)
+    share = lost_gpus(case, state) / capacity if capacity else 0.0
+    return released(case, market, 0.0, min(1.0, share))
+
+
+def hypotheses(case: Case) -> dict[str, float]:
+    """The two limits that the workload lost most to, of all that it lost to any, best first.
+
+    `unattributed` goes before them where the best holds less than half.
+    """
+    lost = {state: lost_gpus(case, state) for state in _CAUSES}
+    whole = sum(lost.values())
+    if whole <= 0.0:
+        return {}
+    order = sorted(lost, key=lambda state: -lost[state])
+    found = {str(state): round(lost[state] / whole, 3) for state in order[:_TOLD] if lost[state]}
+    best = lost[order[0]] / whole
+    if best < _UNATTRIBUTED:
+        return {"unattributed": round(1.0 - best, 3), **found}
+    return found
+
+
+def strongest(case: Case) -> State | None:
+    """The limit that the workload lost most to; `None` where it lost to none."""
+    lost = {state: lost_gpus(case, state) for state in _CAUSES}
+    best = max(lost, key=lambda state: lost[state])
+    return best if lost[best] > 0.0 else None
+
+
+def limit_of(window: Window) -> State | None:
+    """What limited a device for most of its active time, where anything but a stall did."""
+    times = {state: window.states.get(state, 0) for state in _CAUSES}
+    del times[State.HIDDEN_STALL]
+    best = max(times, key=lambda state: times[state])
+    return best if times[best] > _UNATTRIBUTED * window.active else None
+
+
+def _compute(window: Window) -> float:
+    """The median of the compute that was used over the active time; 0 where nobody knows."""
+    used = window.compute_at_least.quantile(_MEDIAN)
+    if used is None and Resource.COMPUTE in window.demands:
+        used = window.demands[Resource.COMPUTE].quantile(_MEDIAN)
+    return used or 0.0

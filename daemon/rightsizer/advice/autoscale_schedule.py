@@ -1,0 +1,179 @@
+"""How many replicas to have at which hour, and what that would have cost on the recorded days."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.advice.replica_load import ReplicaLoad
+from rightsizer.domain.block import BLOCK_SPAN
+from rightsizer.domain.settings import setting
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+
+__all__ = ["Outcome", "ScalingSettings", "Schedule", "followed", "replicas_for", "schedule"]
+
+_HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
+_DAY_HOURS: Final = 24
+_EPOCH_HOUR: Final = 3 * 24
+"""1970 began on a Thursday; hour 0 of a week is Monday's first."""
+_STEPS: Final = 4
+_MOST_EXACT: Final = 8
+_PLACES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingSettings:
+    """How careful an autoscaler is."""
+
+    margin_ratio: float = setting(
+        0.35,
+        help="Replicas beyond the most that were needed of late, of these.",
+        unit="ratio",
+        minimum=0,
+        maximum=5,
+        source="docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110",
+    )
+    spare_ratio: float = setting(
+        0.05,
+        help="Replicas beyond that, of all that the group has; at least one.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110",
+    )
+    lookback_seconds: float = setting(
+        1800.0,
+        help="How far back the need is looked at.",
+        unit="seconds",
+        minimum=300,
+        maximum=86400,
+        source="docs/definitions.md, sources: 30 min",
+    )
+    lag_seconds: float = setting(
+        300.0,
+        help="How long a new replica takes to answer.",
+        unit="seconds",
+        minimum=300,
+        maximum=3600,
+        source="docs/definitions.md, sources: 5 min",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a way to scale would have meant."""
+
+    held_seconds: float
+    """Replicas' worth of time, as it was."""
+    scaled_seconds: float
+    """The same, scaled."""
+    short_seconds: float
+    """Time in which a replica was missing."""
+    known_seconds: float
+
+    @property
+    def saved_ratio(self) -> float:
+        """Of the replicas' time; nothing where none was held."""
+        return 1.0 - self.scaled_seconds / self.held_seconds if self.held_seconds else 0.0
+
+    @property
+    def short_ratio(self) -> float:
+        """Of all the time."""
+        return self.short_seconds / self.known_seconds if self.known_seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Replicas by the hour of the day or of the week (UTC; a week begins on Monday)."""
+
+    replicas: tuple[int, ...]
+    outcome: Outcome
+    """Of each day, or week, by a schedule made of the others; of the only one by its own."""
+    periods: int
+    """Days, or weeks, that it rests on."""
+    lead_seconds: float
+    """How long before its hour a new replica must begin to start."""
+
+    @property
+    def is_weekly(self) -> bool:
+        """Whether it tells days of the week apart."""
+        return len(self.replicas) > _DAY_HOURS
+
+
+def replicas_for(needed: int, size: int, settings: ScalingSettings) -> int:
+    """How many replicas to have where so many were needed at most; one alone has no spare."""
+    if size == 1:
+        return min(1, needed)
+    spare = max(1, math.ceil(round(size * settings.spare_ratio, _PLACES)))
+    return min(size, math.ceil(round(needed * (1 + settings.margin_ratio), _PLACES)) + spare)
+
+
+def followed(load: ReplicaLoad, settings: ScalingSettings) -> Outcome:
+    """An autoscaler that follows the load; where it cannot look back it keeps what is there."""
+    needed = dict(zip(load.starts, load.needed, strict=True))
+    lag = _blocks(settings.lag_seconds) * BLOCK_SPAN
+    back = _blocks(settings.lookback_seconds)
+
+    def replicas(start: Nanoseconds) -> int:
+        seen = [needed.get(start - lag - each * BLOCK_SPAN) for each in range(back)]
+        known = [each for each in seen if each is not None]
+        return load.size if len(known) < back else replicas_for(max(known), load.size, settings)
+
+    return _outcome(load, replicas)
+
+
+def schedule(load: ReplicaLoad, settings: ScalingSettings, *, is_weekly: bool = False) -> Schedule:
+    """Replicas by the hour: what is enough for the most that any day, or week, needed then."""
+    hours = 7 * _DAY_HOURS if is_weekly else _DAY_HOURS
+    lookback = settings.lookback_seconds
+    by_period: dict[int, dict[int, int]] = {}
+    for start, needed in zip(load.starts, load.needed, strict=True):
+        for at in dict.fromkeys((start, start + round(lookback * NANOSECONDS_PER_SECOND))):
+            period, hour = _place(at, hours)
+            most = by_period.setdefault(period, {})
+            most[hour] = max(most.get(hour, 0), needed)
+    periods = {_place(start, hours)[0] for start in load.starts}
+
+    def replicas(left_out: int | None) -> tuple[int, ...]:
+        days = [most for period, most in by_period.items() if period != left_out]
+        return tuple(_of_hour(hour, days, load.size, settings) for hour in range(hours))
+
+    plans = {each: replicas(each if len(periods) > 1 else None) for each in periods}
+
+    def planned(start: Nanoseconds) -> int:
+        period, hour = _place(start, hours)
+        return plans[period][hour]
+
+    outcome = _outcome(load, planned)
+    return Schedule(replicas(None), outcome, len(periods), settings.lag_seconds)
+
+
+def _of_hour(
+    hour: int, days: Iterable[Mapping[int, int]], size: int, settings: ScalingSettings
+) -> int:
+    """All of them at an hour that was never seen; rounded up to a few steps, so that it reads."""
+    seen = [most[hour] for most in days if hour in most]
+    if not seen:
+        return size
+    step = 1 if size <= _MOST_EXACT else math.ceil(size / _STEPS)
+    return min(size, math.ceil(replicas_for(max(seen), size, settings) / step) * step)
+
+
+def _outcome(load: ReplicaLoad, replicas: Callable[[Nanoseconds], int]) -> Outcome:
+    block = seconds(BLOCK_SPAN)
+    held = scaled = short = 0.0
+    for start, there, needed in zip(load.starts, load.held, load.needed, strict=True):
+        given = min(there, replicas(start))
+        held += there * block
+        scaled += given * block
+        short += block if needed > given else 0.0
+    return Outcome(held, scaled, short, len(load.starts) * block)
+
+
+def _place(start: Nanoseconds, hours: int) -> tuple[int, int]:
+    number = start // _HOUR + (_EPOCH_HOUR if hours > _DAY_HOURS else 0)
+    return divmod(number, hours)
+
+
+def _blocks(duration_seconds: float) -> int:
+    return math.ceil(duration_seconds / seconds(BLOCK_SPAN))

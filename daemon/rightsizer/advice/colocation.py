@@ -1,0 +1,189 @@
+"""Which workloads of a node would go together on one GPU, by sums of the same five minutes."""
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from itertools import compress
+from operator import add
+from typing import Final
+
+from rightsizer.advice.risk import rank_of, risk_of, worst
+from rightsizer.domain.block import Measure, Series
+from rightsizer.domain.finding import Case, Risk
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import Resource
+from rightsizer.domain.workload import WorkloadClass
+
+__all__ = ["ColocationSettings", "Pairing", "is_movable", "pairings"]
+
+_MEASURES: Final = {
+    Resource.COMPUTE: Measure.COMPUTE,
+    Resource.MEMORY_BANDWIDTH: Measure.MEMORY_BANDWIDTH,
+}
+_MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
+
+
+@dataclass(frozen=True, slots=True)
+class ColocationSettings:
+    """What two workloads may take of one GPU together."""
+
+    memory_ratio: float = setting(
+        0.9,
+        help="Memory that both may hold at the same time, at most.",
+        unit="ratio",
+        minimum=0.1,
+        maximum=1,
+        source="two contexts, and growth of a tenth",
+    )
+    minimum_aligned_blocks: int = setting(
+        288,
+        help="Five minutes in which both must have been seen.",
+        minimum=20,
+        maximum=8640,
+        source="a day",
+    )
+    busy_ratio: float = setting(
+        0.01,
+        help="Busy share of five minutes from which on a workload was at work.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources: busy from 1 % on",
+    )
+    alternating_ratio: float = setting(
+        0.02,
+        help="Part of the time that both may be at work, for them to take turns.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="a starting point: a quarter of an hour a day",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """A workload beside another one of the node."""
+
+    partner: Case
+    memory_peak_ratio: float
+    """Of both at the same time, of the GPU's."""
+    mean_ratios: Mapping[str, float]
+    """By resource, the sums' means."""
+    risks: Mapping[str, Risk]
+    """That the sum of both is more than there is."""
+    overlap_ratio: float
+    """Part of the time in which both were at work."""
+    aligned_blocks: int
+    is_alternating: bool
+    is_same_owner: bool
+    """Whether nothing has to keep them apart."""
+
+    @property
+    def risk(self) -> Risk:
+        """The greatest of them."""
+        return worst(self.risks.values())
+
+
+def is_movable(case: Case) -> bool:
+    """Whether a workload has one GPU of its own and may be given another."""
+    return (
+        case.workload is not None
+        and len(case.devices) == 1
+        and case.devices[0].mig is None
+        and case.workload.workload_class in _MOVABLE
+    )
+
+
+def pairings(case: Case, settings: ColocationSettings) -> tuple[Pairing, ...]:
+    """Those that fit together in memory, the safest first; none where the node is not known."""
+    if case.node is None or not is_movable(case):
+        return ()
+    found = [
+        pairing
+        for other in case.node.cases
+        if other.key != case.key
+        and is_movable(other)
+        and other.devices[0].uuid != case.devices[0].uuid
+        and other.devices[0].board == case.devices[0].board
+        for pairing in [_pairing(case, other, settings)]
+        if pairing is not None
+    ]
+    found.sort(
+        key=lambda each: (
+            not each.is_same_owner,
+            rank_of(each.risk),
+            each.memory_peak_ratio,
+            each.partner.key,
+        )
+    )
+    return tuple(found)
+
+
+def _pairing(case: Case, other: Case, settings: ColocationSettings) -> Pairing | None:
+    total = case.devices[0].memory_total_bytes
+    memory = _sums(case, other, Measure.MEMORY_BYTES).peaks
+    busy = _aligned(case, other, Measure.BUSY)
+    aligned = len(busy[0].numbers)
+    if not total or min(len(memory), aligned) < settings.minimum_aligned_blocks:
+        return None
+    memory_ratio = max(memory) / total
+    if memory_ratio > settings.memory_ratio:
+        return None
+    risks, means = {}, {}
+    samples = min(case.effective_samples(), other.effective_samples())
+    for resource, measure in _MEASURES.items():
+        sums = _sums(case, other, measure)
+        if not sums.peaks:
+            if resource is Resource.COMPUTE:
+                risks[str(resource)] = Risk.UNKNOWN
+            continue
+        count = len(sums.peaks)
+        beyond = sum(peak > 1.0 for peak in sums.peaks) / count
+        risks[str(resource)] = risk_of(beyond, min(samples, count)).risk
+        means[str(resource)] = round(sum(sums.means) / count, 4)
+    lesser = map(min, busy[0].means, busy[1].means)
+    both = sum(mean >= settings.busy_ratio for mean in lesser) / aligned
+    return Pairing(
+        partner=other,
+        memory_peak_ratio=memory_ratio,
+        mean_ratios=means,
+        risks=risks,
+        overlap_ratio=both,
+        aligned_blocks=aligned,
+        is_alternating=both <= settings.alternating_ratio,
+        is_same_owner=_namespace(case) == _namespace(other),
+    )
+
+
+def _namespace(case: Case) -> str:
+    return case.workload.namespace if case.workload else ""
+
+
+def _sums(case: Case, other: Case, measure: Measure) -> Series:
+    """Of both, where both are known."""
+    mine, theirs = _aligned(case, other, measure)
+    return Series(
+        mine.numbers,
+        list(map(min, mine.known_seconds, theirs.known_seconds)),
+        list(map(add, mine.means, theirs.means)),
+        list(map(add, mine.peaks, theirs.peaks)),
+    )
+
+
+def _aligned(case: Case, other: Case, measure: Measure) -> tuple[Series, Series]:
+    """What is known of both at the same five minutes."""
+    (mine,), (theirs,) = case.windows, other.windows
+    one, two = mine.blocks.series(measure), theirs.blocks.series(measure)
+    if one.numbers == two.numbers:
+        return one, two
+    common = set(one.numbers).intersection(two.numbers)
+    return _among(one, common), _among(two, common)
+
+
+def _among(series: Series, numbers: Container[int]) -> Series:
+    chosen = [number in numbers for number in series.numbers]
+    return Series(
+        list(compress(series.numbers, chosen)),
+        list(compress(series.known_seconds, chosen)),
+        list(compress(series.means, chosen)),
+        list(compress(series.peaks, chosen)),
+    )

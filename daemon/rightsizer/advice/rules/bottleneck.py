@@ -1,0 +1,188 @@
+"""What limits a workload while it is at work: the frame of the rules of bottlenecks.
+
+Whether something limits a GPU is a matter of its active time; what it costs is one of all time.
+Where several causes hold, the one that most is lost to is told, and the others stand beside it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rightsizer.advice.attribution import hypotheses, lost_share, strongest
+from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
+from rightsizer.advice.rules.rule import Conduct
+from rightsizer.advice.verdict import abstain, find_nothing, names_of
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import Case, Finding, Reason
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import State, Tier
+from rightsizer.domain.units import Nanoseconds, format_duration, seconds
+from rightsizer.domain.window import Window
+
+__all__ = [
+    "Bottleneck",
+    "BottleneckSettings",
+    "abstain_inactive",
+    "active_share",
+    "find_bottleneck",
+    "lost_ratio",
+    "minimum_active",
+    "slow_conduct",
+]
+
+
+def slow_conduct() -> Conduct:
+    """That of limits which come and go with the phases of a job: six hours and half an hour."""
+    return Conduct(
+        long_seconds=6 * 3600.0,
+        short_seconds=1800.0,
+        minimum_known_seconds=3600.0,
+        close_after_seconds=7200.0,
+    )
+
+
+def minimum_active() -> float:
+    """The setting of the active time that a rule abstains under."""
+    result: float = setting(
+        600.0,
+        help="Active time of a GPU under which the rule says nothing of it.",
+        unit="seconds",
+        minimum=0,
+        source="docs/definitions.md, provisioning; jobs below ten minutes are start-up",
+    )
+    return result
+
+
+def lost_ratio() -> float:
+    """The setting of what must be lost to a limit."""
+    result: float = setting(
+        0.1,
+        help="Part of all time that must be lost to it, idle time included.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="a tenth of a GPU is less than the work of mending it is worth",
+    )
+    return result
+
+
+class Thresholds(Protocol):
+    """What the settings of all these rules have."""
+
+    @property
+    def on_ratio(self) -> float:
+        """Share of the active time."""
+
+    @property
+    def minimum_known_seconds(self) -> float:
+        """Known time under which the rule abstains."""
+
+    @property
+    def minimum_active_seconds(self) -> float:
+        """Active time under which it does."""
+
+    @property
+    def lost_ratio(self) -> float:
+        """Part of all time that must be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class BottleneckSettings:
+    """From when on a limit is a finding."""
+
+    on_ratio: float = on_ratio(
+        0.5,
+        "Share of the active time for which it must limit a GPU.",
+        "SageMaker Debugger's CPUBottleneck and IOBottleneck: over half of the time",
+    )
+    minimum_known_seconds: float = minimum_known()
+    minimum_active_seconds: float = minimum_active()
+    lost_ratio: float = lost_ratio()
+    conduct: Conduct = field(default_factory=slow_conduct)
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """One of the limits, and how it is told."""
+
+    name: str
+    """The rule's."""
+    state: State
+    what: str
+    """What was seen, for a person: `bound by launches`."""
+    tiers: frozenset[Tier] = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
+    why_unsupported: str = ""
+
+
+def active_share(window: Window, time: Nanoseconds, minimum_active_seconds: float) -> float:
+    """A time's part of the active time; 0 where that is too short to speak of."""
+    if seconds(window.active) < minimum_active_seconds or window.active <= 0:
+        return 0.0
+    return min(1.0, time / window.active)
+
+
+def abstain_inactive(found: Finding, case: Case, minimum_active_seconds: float) -> Finding:
+    """What was found, unless no device was at work for long enough to tell."""
+    longest = max((seconds(window.active) for window in case.windows), default=0.0)
+    if found.abstained is not None or longest >= minimum_active_seconds:
+        return found
+    why = f"only {format_duration(longest)} of activity"
+    return abstain(found.rule, case, Reason.INSUFFICIENT_DATA, why)
+
+
+def find_bottleneck(
+    bottleneck: Bottleneck, case: Case, settings: Thresholds
+) -> Observation | Finding:
+    """What limited the workload, or the finding that nothing of this kind did."""
+    active = {window.uuid: seconds(window.active) for window in case.windows}
+    question = Question(
+        shares=_shares(bottleneck.state, case, settings),
+        on_ratio=settings.on_ratio,
+        minimum_known_seconds=settings.minimum_known_seconds,
+        what=bottleneck.what,
+        tiers=bottleneck.tiers,
+        why_unsupported=bottleneck.why_unsupported,
+        evidence_name="active_share_ratio",
+        active_seconds=active,
+    )
+    seen = observe(bottleneck.name, case, question)
+    if isinstance(seen, Finding):
+        return abstain_inactive(seen, case, settings.minimum_active_seconds)
+    seen.evidence.update(_costs(case, bottleneck.state))
+    why_not = _why_not(bottleneck, case, seen.devices, settings)
+    if why_not:
+        summary = f"{seen.summary}; {why_not}."
+        return find_nothing(bottleneck.name, case, summary, seen.factors, seen.evidence)
+    return seen
+
+
+def _shares(state: State, case: Case, settings: Thresholds) -> dict[str, float]:
+    return {
+        window.uuid: active_share(
+            window, window.states.get(state, 0), settings.minimum_active_seconds
+        )
+        for window in case.windows
+    }
+
+
+def _costs(case: Case, state: State) -> dict[str, object]:
+    return {
+        "lost_ratio": {window.uuid: round(lost_share(window, state), 4) for window in case.windows},
+        "hypotheses": hypotheses(case),
+    }
+
+
+def _why_not(
+    bottleneck: Bottleneck,
+    case: Case,
+    seen: tuple[Device, ...],
+    settings: Thresholds,
+) -> str:
+    """Why it is no complaint all the same; empty where it is one."""
+    best = strongest(case)
+    if best is not None and best is not bottleneck.state:
+        return f"more is lost to {str(best).replace('_', ' ')}"
+    uuids = {device.uuid for device in seen}
+    lost = max(lost_share(w, bottleneck.state) for w in case.windows if w.uuid in uuids)
+    if lost < settings.lost_ratio:
+        return f"that costs {lost:.0%} of all time on {names_of(seen)}, too little to matter"
+    return ""

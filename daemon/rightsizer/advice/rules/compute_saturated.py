@@ -1,0 +1,169 @@
+"""Services whose users wait while the SMs are at their limit.
+
+A saturated batch job is well used; a saturated service is, too, until somebody waits for it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.board_options import faster_boards
+from rightsizer.advice.market import Market
+from rightsizer.advice.observation import Question, minimum_known, observe, on_ratio
+from rightsizer.advice.remedy import class_of, kind_of
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Reason,
+    Risk,
+    Savings,
+)
+from rightsizer.domain.settings import setting
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import Resource, Tier
+from rightsizer.domain.window import Window
+from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+
+__all__ = ["RULE", "ComputeSaturatedSettings"]
+
+NAME: Final = "compute_saturated"
+_COSTS_MORE: Final = Savings(reason="a GPU that is too small saves nothing")
+_APPLICATION: Final = frozenset(
+    {Signal.REQUESTS_WAITING, Signal.KV_CACHE_USED, Signal.REQUESTS_RUNNING}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeSaturatedSettings:
+    """From when on a service is short of compute."""
+
+    on_ratio: float = on_ratio(
+        0.05,
+        "Share of the span for which the SMs must be at their limit while users wait.",
+        "docs/definitions.md, provisioning",
+    )
+    minimum_known_seconds: float = minimum_known()
+    saturated_ratio: float = setting(
+        0.5,
+        help="Share of the span at the limit from which on it matters whether users wait.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, conduct: as for the other limits",
+    )
+    conduct: Conduct = field(default_factory=Conduct)
+
+
+def judge(case: Case, settings: ComputeSaturatedSettings, market: Market) -> Finding:
+    """Whether users of a service wait while the SMs of a GPU are at their limit."""
+    saturated = {window.uuid: _share(window, saturated=True) for window in case.windows}
+    is_service = class_of(case) is WorkloadClass.SERVING
+    question = Question(
+        shares={
+            window.uuid: _share(window, saturated=False) if is_service else 0.0
+            for window in case.windows
+        },
+        on_ratio=settings.on_ratio,
+        minimum_known_seconds=settings.minimum_known_seconds,
+        what="SMs at their limit while users wait",
+        tiers=frozenset({Tier.PROFILING, Tier.POWER}),
+        why_unsupported="without power or profiling nobody knows how much the SMs do",
+        evidence_name="pressed_ratio",
+    )
+    seen = observe(NAME, case, question)
+    most = max(saturated.values(), default=0.0)
+    if isinstance(seen, Finding):
+        if seen.abstained is not None or most < settings.saturated_ratio:
+            return seen
+        return _well_used(case, seen, most)
+    action = Action.AUTOSCALE if _has_replicas(case) else Action.CHANGE_GPU_TYPE
+    return complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.UNDERPROVISIONED,
+            reasons=(Reason.COMPUTE_SATURATED,),
+            action=action,
+            summary=f"{seen.summary}.",
+            factors=seen.factors,
+            risk=Risk.VERY_LOW,
+            evidence=seen.evidence | {"saturated_ratio": saturated},
+            options=faster_boards(case, market),
+            savings=_COSTS_MORE,
+            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+            instructions=_instructions(case, action),
+            affected_gpus=seen.gpus,
+        ),
+    )
+
+
+def conduct(_: Workload | None, settings: ComputeSaturatedSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _share(window: Window, *, saturated: bool) -> float:
+    times = window.saturated if saturated else window.pressed
+    return round(times.get(Resource.COMPUTE, 0) / window.known, 4) if window.known else 0.0
+
+
+def _well_used(case: Case, found: Finding, most: float) -> Finding:
+    """At the limit, and nobody is known to wait."""
+    if class_of(case) is WorkloadClass.SERVING and not _is_application_read(case):
+        why = (
+            f"its SMs are at their limit {most:.0%} of the time, and no serving engine tells "
+            "whether users wait; name its endpoint in the configuration"
+        )
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    summary = f"{names_of(case.devices)}: SMs at their limit {most:.0%} of the time: well used."
+    evidence = dict(found.evidence) | {"saturated_ratio": most}
+    return find_nothing(NAME, case, summary, found.confidence_factors, evidence)
+
+
+def _is_application_read(case: Case) -> bool:
+    if any(Resource.COMPUTE in window.pressed for window in case.windows):
+        return True
+    readings = case.node.readings if case.node else {}
+    own = [readings[device.uuid] for device in case.devices if device.uuid in readings]
+    return any(signal in each.values for each in own for signal in _APPLICATION)
+
+
+def _has_replicas(case: Case) -> bool:
+    """Whether somebody can run more of it: a pod's owner, but no session or service of a host."""
+    return kind_of(case) in (WorkloadKind.KUBERNETES, WorkloadKind.SIMULATED)
+
+
+def _instructions(case: Case, action: Action) -> tuple[Instruction, ...]:
+    workload = case.workload
+    if action is not Action.AUTOSCALE or workload is None:
+        text = "another replica behind the same balancer, or one of the options below"
+        return (Instruction("Give it more compute", text),)
+    where = f'{{namespace="{workload.namespace}"}}' if workload.namespace else ""
+    namespace = f", namespace: {workload.namespace}" if workload.namespace else ""
+    return (
+        Instruction(
+            "Scale by the requests that wait",
+            (
+                "apiVersion: keda.sh/v1alpha1\n"
+                "kind: ScaledObject\n"
+                f"metadata: {{name: {workload.name}{namespace}}}\n"
+                "spec:\n"
+                f"  scaleTargetRef: {{name: {workload.name}}}\n"
+                "  triggers:\n"
+                "    - type: prometheus\n"
+                "      metadata:\n"
+                "        serverAddress: http://prometheus:9090\n"
+                f"        query: sum(vllm:num_requests_waiting{where})\n"
+                '        threshold: "4"\n'
+                '        ignoreNullValues: "false"'
+            ),
+            "yaml",
+        ),
+    )
+
+
+RULE: Final = Rule(NAME, ComputeSaturatedSettings(), judge, conduct)

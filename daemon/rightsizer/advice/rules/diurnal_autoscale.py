@@ -1,0 +1,291 @@
+"""Services whose load comes and goes by the hour: scale them by a schedule.
+
+The answer to load that sleeps at night is neither fewer GPUs nor an alarm each night
+(docs/definitions.md, conduct). A history shorter than two days is looked at for one long quiet
+part, and believed less.
+"""
+
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+from rightsizer.advice.autoscale_schedule import (
+    Outcome,
+    ScalingSettings,
+    Schedule,
+    followed,
+    schedule,
+)
+from rightsizer.advice.market import Market
+from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
+from rightsizer.advice.risk import risk_of
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.savings import released
+from rightsizer.advice.scaled_object import schedule_instructions, spans_of
+from rightsizer.advice.tenants import is_shared
+from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.domain.block import BLOCK_SPAN
+from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Option, Reason
+from rightsizer.domain.settings import setting
+from rightsizer.domain.units import format_duration, seconds
+from rightsizer.domain.workload import Workload, WorkloadClass
+
+__all__ = ["RULE", "DiurnalAutoscaleSettings"]
+
+NAME: Final = "diurnal_autoscale"
+_DAY_SECONDS: Final = 86400.0
+_HOUR_SECONDS: Final = 3600.0
+_WEEKS: Final = 2
+_MOST_NAMES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class DiurnalAutoscaleSettings:
+    """When a schedule is worth it."""
+
+    on_ratio: float = setting(
+        0.15,
+        help="Part of the GPU time that following the load must save.",
+        unit="ratio",
+        minimum=0.01,
+        maximum=1,
+        source="half of what the serving fleet of docs/definitions.md, sources, would have saved",
+    )
+    minimum_known_seconds: float = setting(
+        72000.0,
+        help="Known time under which the rule abstains.",
+        unit="seconds",
+        minimum=3600,
+        source="most of a day: 20 h",
+    )
+    most_short_ratio: float = setting(
+        0.02,
+        help="Part of the time in which a replica would have been missing, beyond which the load "
+        "is too irregular.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources: 0.1-0.8 % on the serving fleet",
+    )
+    quiet_ratio: float = setting(
+        0.5,
+        help="Need, over the largest, up to which a time is quiet.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="half of the group can go home",
+    )
+    quiet_seconds: float = setting(
+        14400.0,
+        help="How long the quiet part of a history of less than two days must be.",
+        unit="seconds",
+        minimum=3600,
+        source="half a night; a lunch break is no cycle",
+    )
+    seen_once_ratio: float = setting(
+        0.6,
+        help="How far a cycle that was seen only once is believed.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="a night is usual, a quiet day is not excluded",
+    )
+    minimum_days: float = setting(
+        2.0,
+        help="Days of history from which on the load must repeat itself.",
+        unit="days",
+        minimum=1,
+        maximum=30,
+        source="a cycle is seen from its second time on",
+    )
+    replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
+    scaling: ScalingSettings = field(default_factory=ScalingSettings)
+    conduct: Conduct = field(
+        default_factory=lambda: Conduct(
+            long_seconds=14 * _DAY_SECONDS,
+            short_seconds=3 * _DAY_SECONDS,
+            minimum_known_seconds=72000.0,
+            close_after_seconds=_DAY_SECONDS,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    load: ReplicaLoad
+    schedule: Schedule
+    followed: Outcome
+    is_repeated: bool
+    """The cycle was seen more than once."""
+
+    @property
+    def best(self) -> Outcome:
+        """One replica has nothing to follow with: it wakes by the clock."""
+        return self.schedule.outcome if self.load.size == 1 else self.followed
+
+
+def judge(case: Case, settings: DiurnalAutoscaleSettings, market: Market) -> Finding:
+    """Whether a service would do with fewer replicas at some hours of every day."""
+    early = _early(case)
+    if early is not None:
+        return early
+    load = replica_load(case, settings.replicas)
+    known = load.known_seconds if load else 0.0
+    if load is None or known < settings.minimum_known_seconds:
+        why = f"only {format_duration(known)} of telemetry; a day has hours that were not seen"
+        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+    is_repeated = _is_repeated(case, settings)
+    if not is_repeated and not _has_quiet_part(case, load, settings):
+        summary = f"{names_of(case.devices)}: no cycle by the hour of the day."
+        return find_nothing(NAME, case, summary, load.factors(case, 0.0), _about_load(load))
+    plan = _Plan(
+        load,
+        schedule(load, settings.scaling, is_weekly=_is_weekly(case)),
+        followed(load, settings.scaling),
+        is_repeated,
+    )
+    best = plan.best
+    is_worth_it = best.saved_ratio >= settings.on_ratio
+    if not is_worth_it or best.short_ratio > settings.most_short_ratio:
+        summary = (
+            f"{names_of(case.devices)}: following the load would save {best.saved_ratio:.0%} of "
+            f"the GPU time and be short {best.short_ratio:.1%} of the time."
+        )
+        factors = load.factors(case, settings.on_ratio - best.saved_ratio)
+        return find_nothing(NAME, case, summary, factors, _evidence(plan))
+    return complain(NAME, case, _complaint(case, plan, settings, market))
+
+
+def conduct(_: Workload | None, settings: DiurnalAutoscaleSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _early(case: Case) -> Finding | None:
+    """What is said before anything is measured; `None` where that is nothing."""
+    workload = case.workload
+    workload_class = workload.workload_class if workload else WorkloadClass.UNKNOWN
+    if workload is None or workload_class is WorkloadClass.UNKNOWN:
+        why = "nobody stated that this is a service; state its class in a policy"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    if workload_class is not WorkloadClass.SERVING:
+        return find_nothing(NAME, case, f"A {workload_class} workload has no hours.", {}, {})
+    if is_shared(case):
+        summary = f"{names_of(case.devices)}: shared; the others stay when it sleeps."
+        return find_nothing(NAME, case, summary, {}, {})
+    if any(each.is_underprovisioned for each in case.provisioning):
+        return find_nothing(NAME, case, "Under pressure, so not too large.", {}, {})
+    return None
+
+
+def _complaint(
+    case: Case,
+    plan: _Plan,
+    settings: DiurnalAutoscaleSettings,
+    market: Market,
+) -> Complaint:
+    best, planned = plan.best, plan.schedule.outcome
+    name = case.workload.name if case.workload else ""
+    ends = sorted((max(0.0, planned.saved_ratio), best.saved_ratio))
+    savings = released(case, market, ends[0], ends[1])
+    risk = risk_of(best.short_ratio, case.effective_samples()).risk
+    least, most = min(plan.schedule.replicas), max(plan.schedule.replicas)
+    factors = plan.load.factors(case, best.saved_ratio - settings.on_ratio)
+    if not plan.is_repeated:
+        factors["cycle"] = settings.seen_once_ratio
+    return Complaint(
+        finding=FindingKind.OVERPROVISIONED,
+        reasons=(Reason.DIURNAL_AUTOSCALE,),
+        action=Action.AUTOSCALE,
+        summary=(
+            f"{_who(case)} of {name}: the load comes and goes by the hour; "
+            f"scaling with it would have taken {best.saved_ratio:.0%} less GPU time and been "
+            f"short {best.short_ratio:.1%} of the time."
+        ),
+        factors=factors,
+        risk=risk,
+        evidence=_evidence(plan),
+        options=(
+            Option(
+                description=f"{least} to {most} replicas by the hour, instead of {plan.load.size}",
+                risk=risk,
+                action=Action.AUTOSCALE,
+                savings=savings,
+            ),
+        ),
+        savings=savings,
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=(schedule_instructions(case.workload, plan.schedule) if case.workload else ()),
+        affected_gpus=ends[1] * sum(device.capacity_ratio for device in case.devices),
+    )
+
+
+def _who(case: Case) -> str:
+    count = len(case.devices)
+    return names_of(case.devices) if count <= _MOST_NAMES else f"{count} GPUs"
+
+
+def _is_repeated(case: Case, settings: DiurnalAutoscaleSettings) -> bool:
+    shape = case.shape()
+    if shape is None or shape.known_days < settings.minimum_days:
+        return False
+    return shape.is_daily or shape.is_weekly
+
+
+def _is_weekly(case: Case) -> bool:
+    shape = case.shape()
+    return (
+        shape is not None
+        and shape.is_weekly
+        and shape.covers_cycle
+        and shape.known_days >= _WEEKS * 7
+    )
+
+
+def _has_quiet_part(case: Case, load: ReplicaLoad, settings: DiurnalAutoscaleSettings) -> bool:
+    """Whether a history too short for a cycle has a long unbroken time of little need."""
+    shape = case.shape()
+    if shape is not None and shape.known_days >= settings.minimum_days:
+        return False
+    limit = settings.quiet_ratio * max(load.needed)
+    runs = groupby(
+        enumerate(zip(load.starts, load.needed, strict=True)),
+        lambda each: (each[1][1] <= limit, each[1][0] // BLOCK_SPAN - each[0]),
+    )
+    longest = max((len(list(run)) for (is_quiet, _), run in runs if is_quiet), default=0)
+    return limit > 0 and longest * seconds(BLOCK_SPAN) >= settings.quiet_seconds
+
+
+def _about_load(load: ReplicaLoad) -> dict[str, object]:
+    return {
+        "replicas": load.size,
+        "gpus_per_replica": load.gpus_each,
+        "replicas_needed_most": max(load.needed),
+        "replicas_needed_mean": round(sum(load.needed) / len(load.needed), 2),
+    }
+
+
+def _evidence(plan: _Plan) -> dict[str, object]:
+    return _about_load(plan.load) | {
+        "schedule": [
+            {"from_hour": start, "to_hour": end, "replicas": replicas}
+            for start, end, replicas in spans_of(plan.schedule)
+        ],
+        "periods": plan.schedule.periods,
+        "cycle_seen_again": plan.is_repeated,
+        "by_schedule": _about(plan.schedule.outcome, plan.load),
+        "following_the_load": _about(plan.followed, plan.load),
+    }
+
+
+def _about(outcome: Outcome, load: ReplicaLoad) -> dict[str, object]:
+    saved = outcome.held_seconds - outcome.scaled_seconds
+    return {
+        "saved_ratio": round(outcome.saved_ratio, 4),
+        "saved_gpu_hours": round(saved * load.gpus_each / _HOUR_SECONDS, 1),
+        "short_ratio": round(outcome.short_ratio, 4),
+        "short_minutes": round(outcome.short_seconds / 60.0),
+    }
+
+
+RULE: Final = Rule(NAME, DiurnalAutoscaleSettings(), judge, conduct)

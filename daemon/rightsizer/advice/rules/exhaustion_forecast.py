@@ -1,0 +1,245 @@
+"""Memory, or a service's load, that grows day by day and will soon be more than there is.
+
+A trend is told only where it grows for certain and reaches the end within the horizon; memory
+that a framework preallocates does not grow, and the rule abstains.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.board_options import larger_boards
+from rightsizer.advice.market import Market
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.domain.block import Measure
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
+from rightsizer.domain.pattern import Trend
+from rightsizer.domain.settings import setting
+from rightsizer.domain.workload import Workload, WorkloadClass
+
+__all__ = ["RULE", "ExhaustionForecastSettings"]
+
+NAME: Final = "exhaustion_forecast"
+_GIBIBYTE: Final = 2.0**30
+_NO_SAVINGS: Final = Savings(reason="what runs short saves nothing")
+_DAYS_TO_TELL: Final = 14.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExhaustionForecastSettings:
+    """How far ahead it is looked."""
+
+    on_ratio: float = setting(
+        1.0,
+        help="What the line must reach within the horizon, of all there is.",
+        unit="ratio",
+        minimum=0.3,
+        maximum=1,
+        source="full is full",
+    )
+    minimum_known_seconds: float = setting(
+        7 * 86400.0,
+        help="Known time under which the rule abstains.",
+        unit="seconds",
+        minimum=86400,
+        source="a week of days makes a line",
+    )
+    horizon_days: float = setting(
+        30.0,
+        help="How far ahead the end must lie at most.",
+        unit="days",
+        minimum=1,
+        maximum=365,
+        source="as long as the past that it is told from",
+    )
+    most_busy_ratio: float = setting(
+        0.7,
+        help="Busy share of the GPUs in the busiest hour from which on requests queue.",
+        unit="ratio",
+        minimum=0.1,
+        maximum=1,
+        source="M/G/1: beyond it requests wait for longer than they are served",
+    )
+    conduct: Conduct = field(
+        default_factory=lambda: Conduct(
+            long_seconds=14 * 86400.0,
+            short_seconds=3 * 86400.0,
+            minimum_known_seconds=7 * 86400.0,
+            close_after_seconds=86400.0,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Forecast:
+    what: str
+    trend: Trend
+    limit: float
+    days_low: float
+    days_high: float
+    is_memory: bool
+
+
+def judge(case: Case, settings: ExhaustionForecastSettings, market: Market) -> Finding:
+    """Whether the memory or the load of a workload grows to its end within the horizon."""
+    if case.workload is None:
+        return find_nothing(NAME, case, "Nobody holds it, so nothing grows.", {}, {})
+    is_preallocated = any(each.memory_is_preallocated for each in case.provisioning)
+    found = [
+        each
+        for each in (
+            None if is_preallocated else _of_memory(case, settings),
+            _of_load(case, settings),
+        )
+        if each is not None
+    ]
+    if found:
+        first = min(found, key=lambda each: (each.days_low, each.what))
+        return complain(NAME, case, _complaint(case, first, market))
+    if is_preallocated:
+        why = "the framework preallocates, so memory held is not memory needed"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    if case.trend(Measure.MEMORY_BYTES) is None:
+        why = "too few days of memory readings to tell a trend"
+        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+    summary = f"{names_of(case.devices)}: nothing grows to its end within the horizon."
+    return find_nothing(NAME, case, summary, {}, _about(case))
+
+
+def conduct(_: Workload | None, settings: ExhaustionForecastSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _of_memory(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | None:
+    trend = case.trend(Measure.MEMORY_BYTES)
+    totals = [device.memory_total_bytes for device in case.devices]
+    known = [total for total in totals if total]
+    if trend is None or not trend.is_growing or len(known) < len(totals):
+        return None
+    # The fullest GPU ends it, however much room the others have left.
+    peaks = [
+        max(window.blocks.series(Measure.MEMORY_BYTES).peaks, default=0.0)
+        for window in case.windows
+    ]
+    fullest = max(peak / total for peak, total in zip(peaks, known, strict=True))
+    if fullest <= 0.0:
+        return None
+    limit = min(sum(known), sum(peaks) / fullest)
+    return _within("memory", trend, limit, settings, is_memory=True)
+
+
+def _of_load(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | None:
+    """Of a service, by its daily means: their end is where the busiest hour fills the GPUs."""
+    if not _is_service(case):
+        return None
+    trend, shape = case.trend(Measure.BUSY), case.shape()
+    if trend is None or not trend.is_growing or shape is None:
+        return None
+    means = [hour.mean for hour in shape.hours_of_day if hour.mean is not None]
+    mean = sum(means) / len(means) if means else 0.0
+    if mean <= 0.0:
+        return None
+    limit = len(case.devices) * settings.most_busy_ratio * mean / max(means)
+    return _within("load", trend, limit, settings, is_memory=False)
+
+
+def _within(
+    what: str, trend: Trend, limit: float, settings: ExhaustionForecastSettings, *, is_memory: bool
+) -> _Forecast | None:
+    days = trend.days_until(limit)
+    reached = trend.value + trend.slope_per_day * settings.horizon_days
+    if days is None or reached < settings.on_ratio * limit:
+        return None
+    return _Forecast(what, trend, limit, days[0], days[1], is_memory)
+
+
+def _complaint(case: Case, forecast: _Forecast, market: Market) -> Complaint:
+    workload, trend = case.workload, forecast.trend
+    options = _options(case, market) if forecast.is_memory else ()
+    name = workload.name if workload else ""
+    when = f"in {forecast.days_low:.0f} to {forecast.days_high:.0f} days"
+    return Complaint(
+        finding=FindingKind.UNDERPROVISIONED,
+        reasons=(Reason.EXHAUSTION_FORECAST,),
+        action=Action.CHANGE_GPU_TYPE if options else Action.NONE,
+        summary=(
+            f"{names_of(case.devices)} of {name}: the {forecast.what} grows by "
+            f"{_amount(trend.slope_per_day, forecast)} a day and reaches its end {when} "
+            f"({trend.level_ratio:.0%} of such forecasts hold)."
+        ),
+        factors={
+            "coverage": min(window.coverage_ratio for window in case.windows),
+            "history": trend.days / (trend.days + 1.0),
+            "certainty": trend.level_ratio,
+        },
+        risk=options[0].risk if options else Risk.VERY_LOW,
+        evidence=_about(case)
+        | {
+            "what": forecast.what,
+            "limit": forecast.limit,
+            "days_low": round(forecast.days_low, 1),
+            "days_high": round(forecast.days_high, 1),
+        },
+        options=options,
+        target=forecast.what,
+        savings=_NO_SAVINGS,
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=(_advise(forecast),),
+        affected_gpus=(
+            sum(device.capacity_ratio for device in case.devices)
+            if forecast.days_low <= _DAYS_TO_TELL
+            else 0.0
+        ),
+    )
+
+
+def _is_service(case: Case) -> bool:
+    return case.workload is not None and case.workload.workload_class is WorkloadClass.SERVING
+
+
+def _options(case: Case, market: Market) -> tuple[Option, ...]:
+    workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
+    return () if workload_class is WorkloadClass.UNKNOWN else larger_boards(case, market)
+
+
+def _advise(forecast: _Forecast) -> Instruction:
+    if forecast.is_memory:
+        text = (
+            "Look for a leak first: compare what the framework counts as allocated a day apart "
+            "(torch.cuda.memory_stats: allocated_bytes.all.current). Until it is found, restart "
+            f"the workload before day {max(1.0, forecast.days_low):.0f}."
+        )
+        return Instruction("Find out what grows", text)
+    return Instruction("Have room when it comes", "Raise the largest number of replicas in time.")
+
+
+def _amount(value: float, forecast: _Forecast) -> str:
+    return f"{value / _GIBIBYTE:.2f} GiB" if forecast.is_memory else f"{value:.3f} busy GPUs"
+
+
+def _about(case: Case) -> dict[str, object]:
+    found: dict[str, object] = {}
+    measures = {"memory_bytes": Measure.MEMORY_BYTES}
+    if _is_service(case):
+        measures["busy_gpus"] = Measure.BUSY
+    for name, measure in measures.items():
+        trend = case.trend(measure)
+        if trend is not None:
+            found[f"{name}_per_day"] = [trend.slope_low, trend.slope_per_day, trend.slope_high]
+            found[f"{name}_now"] = trend.value
+            found[f"{name}_days"] = trend.days
+    return found
+
+
+RULE: Final = Rule(NAME, ExhaustionForecastSettings(), judge, conduct)

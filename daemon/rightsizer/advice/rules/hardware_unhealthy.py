@@ -1,0 +1,170 @@
+"""GPUs whose hardware needs somebody: memory, links, or what the driver says of them.
+
+These are facts that the driver states and no statistics: confidence comes from how long a fact
+lasts and whether its time is known, not from how much of the window was seen.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.drain import drain_instructions
+from rightsizer.advice.driver_troubles import driver_troubles
+from rightsizer.advice.link_troubles import link_troubles
+from rightsizer.advice.market import Market
+from rightsizer.advice.memory_troubles import memory_troubles
+from rightsizer.advice.observation import minimum_known, on_ratio
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.standing import Standing, board_uuid, standing_of
+from rightsizer.advice.trouble import Board, Trouble, TroubleSettings, instruction_for
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    abstain_early,
+    complain,
+    find_nothing,
+    names_of,
+)
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Reason,
+    Risk,
+    Savings,
+    Severity,
+)
+from rightsizer.domain.reading import Reading
+from rightsizer.domain.workload import Workload
+
+__all__ = ["RULE", "HardwareUnhealthySettings"]
+
+NAME: Final = "hardware_unhealthy"
+_CHECKS: Final[tuple[Callable[[Board, TroubleSettings], Iterator[Trouble]], ...]] = (
+    driver_troubles,
+    memory_troubles,
+    link_troubles,
+)
+_ORDER: Final = tuple(Severity)
+_HEALTHY: Final = {"fact": 0.95}
+"""What the driver does not know of, nobody sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareUnhealthySettings:
+    """From when on hardware is a finding."""
+
+    on_ratio: float = on_ratio(
+        0.01,
+        "Part of the workload's GPUs that must be in trouble.",
+        "a workload is as healthy as its worst GPU",
+    )
+    minimum_known_seconds: float = minimum_known(
+        0.0, "a GPU that has fallen off the bus gives no readings at all"
+    )
+    trouble: TroubleSettings = field(default_factory=TroubleSettings)
+    conduct: Conduct = field(default_factory=lambda: Conduct(minimum_known_seconds=0.0))
+
+
+def judge(case: Case, settings: HardwareUnhealthySettings, market: Market) -> Finding:
+    """Whether the hardware under the workload needs somebody, and what would repair it."""
+    del market
+    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    if too_little is not None:
+        return too_little
+    boards = {each.uuid: _board(case, each) for each in case.devices}
+    if not any(boards.values()):
+        why = "only a history is known, not the state of the hardware"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    troubles = {
+        uuid: () if board is None else _troubles(board, settings.trouble)
+        for uuid, board in boards.items()
+    }
+    sick = tuple(device for device in case.devices if troubles[device.uuid])
+    if len(sick) < max(1.0, settings.on_ratio * len(case.devices)):
+        summary = f"{names_of(case.devices)}: the driver knows of no trouble."
+        return find_nothing(NAME, case, summary, _HEALTHY, {})
+    return _complaint(case, sick, troubles)
+
+
+def conduct(_: Workload | None, settings: HardwareUnhealthySettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _board(case: Case, device: Device) -> Board | None:
+    """A GPU that fell off the bus before anything was read of it still has its Xids."""
+    node, uuid = case.node, board_uuid(device)
+    if node is None:
+        return None
+    standing = standing_of(case, device)
+    if standing is None and uuid in node.xids:
+        standing = Standing(device, Reading(uuid, 0, {}), node.xids[uuid])
+    now = max(window.end for window in case.windows)
+    return None if standing is None else Board(standing, node, now)
+
+
+def _troubles(board: Board, settings: TroubleSettings) -> tuple[Trouble, ...]:
+    """All that is wrong, worst first."""
+    found = [trouble for check in _CHECKS for trouble in check(board, settings)]
+    return tuple(sorted(found, key=lambda each: -_ORDER.index(each.severity)))
+
+
+def _complaint(
+    case: Case, sick: tuple[Device, ...], troubles: Mapping[str, tuple[Trouble, ...]]
+) -> Finding:
+    found = [trouble for device in sick for trouble in troubles[device.uuid]]
+    severity = max((each.severity for each in found), key=_ORDER.index)
+    # The surest fact decides: one is enough.
+    certainty = max(each.certainty for each in found)
+    return complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.DEGRADED,
+            reasons=(Reason.HARDWARE_UNHEALTHY,),
+            action=Action.RESEAT_OR_DRAIN,
+            summary=f"{'; '.join(_sentence(each, troubles[each.uuid]) for each in sick)}.",
+            factors={"fact": certainty},
+            risk=Risk.LOW,
+            evidence={
+                "troubles": {
+                    device.uuid: {each.what: each.means for each in troubles[device.uuid]}
+                    for device in sick
+                },
+                "numbers": {device.uuid: _numbers(troubles[device.uuid]) for device in sick},
+            },
+            culprits=tuple(device.uuid for device in sick),
+            savings=Savings(reason="healthy hardware saves work that would be lost"),
+            instructions=_instructions(case, sick, troubles),
+            severity=severity,
+        ),
+    )
+
+
+def _sentence(device: Device, troubles: tuple[Trouble, ...]) -> str:
+    worst, *others = troubles
+    more = f" (and {', '.join(each.what for each in others)})" if others else ""
+    return f"{names_of([device])}: {worst.what}: {worst.means}{more}"
+
+
+def _numbers(troubles: tuple[Trouble, ...]) -> dict[str, object]:
+    return {name: value for each in troubles for name, value in each.evidence.items()}
+
+
+def _instructions(
+    case: Case, sick: tuple[Device, ...], troubles: Mapping[str, tuple[Trouble, ...]]
+) -> tuple[Instruction, ...]:
+    """Drain first; then each remedy once for each GPU."""
+    remedies = dict.fromkeys(
+        instruction_for(trouble, board_uuid(device))
+        for device in sick
+        for trouble in troubles[device.uuid]
+    )
+    return (*drain_instructions(case, f"{names_of(sick)} unhealthy"), *remedies)
+
+
+RULE: Final = Rule(NAME, HardwareUnhealthySettings(), judge, conduct)

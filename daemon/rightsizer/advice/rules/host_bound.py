@@ -1,0 +1,124 @@
+"""GPUs that wait for the host: its CPUs are at their quota, or too many want them."""
+
+from typing import Final
+
+from rightsizer.advice.attribution import lost_gpus, saved_at_most
+from rightsizer.advice.cpu_list import cpu_list
+from rightsizer.advice.host_signals import abstain_unseen
+from rightsizer.advice.market import Market
+from rightsizer.advice.remedy import (
+    class_of,
+    cpus_for_gpu,
+    cpus_near,
+    dump_stacks,
+    kind_of,
+    show_throttling,
+)
+from rightsizer.advice.rules.bottleneck import (
+    Bottleneck,
+    BottleneckSettings,
+    find_bottleneck,
+)
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.verdict import Complaint, complain
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Reason,
+    Risk,
+)
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import State
+from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+
+__all__ = ["RULE"]
+
+NAME: Final = "host_bound"
+_HOST: Final = Bottleneck(NAME, State.HOST_BOUND, "held up by the host's CPUs")
+_SIGNALS: Final = (Signal.CPU, Signal.CPU_PRESSURE)
+
+
+def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
+    """Whether the CPUs keep a GPU of the workload waiting."""
+    seen = find_bottleneck(_HOST, case, settings)
+    if isinstance(seen, Finding):
+        return abstain_unseen(seen, case, _SIGNALS)
+    return complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.INEFFICIENT,
+            reasons=(Reason.HOST_BOUND,),
+            action=Action.FIX_INPUT_PIPELINE,
+            summary=f"{seen.summary}, at their quota or under pressure.",
+            factors=seen.factors,
+            risk=Risk.VERY_LOW,
+            evidence=seen.evidence,
+            savings=saved_at_most(case, market, State.HOST_BOUND),
+            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+            instructions=_instructions(case, seen.devices),
+            affected_gpus=lost_gpus(case, State.HOST_BOUND),
+        ),
+    )
+
+
+def conduct(_: Workload | None, settings: BottleneckSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _instructions(case: Case, devices: tuple[Device, ...]) -> tuple[Instruction, ...]:
+    confirm = (
+        dump_stacks(devices, "See what the CPUs are busy with"),
+        show_throttling(devices, "See whether a quota holds them back, and how often"),
+    )
+    is_serving = class_of(case) is WorkloadClass.SERVING
+    mend = _server() if is_serving else _loader(case, devices[0])
+    return (*confirm, *_quota(case, devices[0]), mend)
+
+
+def _quota(case: Case, device: Device) -> tuple[Instruction, ...]:
+    """More CPUs, in the words of who hands them out; nothing where the node is not known."""
+    count, kind = cpus_for_gpu(case, device), kind_of(case)
+    if count is None:
+        return ()
+    title = f"Give it the CPUs that are near its GPU: {cpu_list(cpus_near(case, device))}"
+    if kind is WorkloadKind.KUBERNETES:
+        number = str(count * len(case.devices))
+        text = f'resources:\n  requests: {{cpu: "{number}"}}\n  limits: {{cpu: "{number}"}}'
+        return (Instruction(title, text, "yaml"),)
+    if kind is WorkloadKind.SLURM:
+        return (Instruction(title, f"#SBATCH --cpus-per-gpu={count}", "sh"),)
+    return (Instruction(title, f"{count} CPUs for each GPU; a quota below that holds it back"),)
+
+
+def _loader(case: Case, device: Device) -> Instruction:
+    count = cpus_for_gpu(case, device)
+    # One CPU is left to the process that launches the kernels.
+    workers = "N" if count is None else str(max(1, count - 1))
+    unknown = "with N the CPUs that the job has for each GPU, less one;\n"
+    return Instruction(
+        "Load with more workers, ahead of the GPU",
+        (
+            f"DataLoader(..., num_workers={workers}, pin_memory=True, persistent_workers=True, "
+            f"prefetch_factor=4)\n{unknown if count is None else ''}"
+            "decode or augment less on the CPU: prepare the data once, or use NVIDIA DALI"
+        ),
+    )
+
+
+def _server() -> Instruction:
+    return Instruction(
+        "Take the host's work off the path of a request",
+        (
+            "vllm serve ... --async-scheduling --api-server-count 4\n"
+            "tokenizing, sampling and HTTP run on the CPU between two steps of the GPU"
+        ),
+    )
+
+
+RULE: Final = Rule(NAME, BottleneckSettings(), judge, conduct)

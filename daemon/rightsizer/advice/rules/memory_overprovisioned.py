@@ -1,0 +1,159 @@
+"""GPUs whose compute is well used and whose memory is far too large.
+
+A batch job too may move, for a board that is no slower takes nothing from it. Memory that a
+framework preallocates is not memory needed; the rule abstains.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.board_options import lighter_boards
+from rightsizer.advice.confidence import sizing_factors
+from rightsizer.advice.market import Market
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.tenants import is_shared
+from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Savings
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import Resource
+from rightsizer.domain.units import format_duration
+from rightsizer.domain.workload import Workload, WorkloadClass
+
+__all__ = ["RULE", "MemoryOverprovisionedSettings"]
+
+NAME: Final = "memory_overprovisioned"
+_NO_SAVINGS: Final = Savings(reason="no price of the other board is known")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOverprovisionedSettings:
+    """From when on memory is far too large."""
+
+    on_ratio: float = setting(
+        0.5,
+        help="Part of the memory that even the largest need, with its margin, leaves free.",
+        unit="ratio",
+        minimum=0.05,
+        maximum=1,
+        source="boards of one speed differ by half of their memory and more",
+    )
+    minimum_known_seconds: float = setting(
+        600.0,
+        help="Active time under which the rule abstains.",
+        unit="seconds",
+        minimum=0,
+        source="docs/definitions.md, provisioning",
+    )
+    unused_ratio: float = setting(
+        0.5,
+        help="Part of the whole GPU that is free from which on it is not the memory alone that is "
+        "too large; a batch job is never called too large as a whole.",
+        unit="ratio",
+        minimum=0.05,
+        maximum=1,
+        source="from here on the rule overprovisioned speaks",
+    )
+    slowest_ratio: float = setting(
+        1.1,
+        help="Time of the same work on a board with less memory, over that on the present one, at "
+        "most.",
+        unit="ratio",
+        minimum=1,
+        maximum=2,
+        source="a starting point: less than a projection can tell apart",
+    )
+    conduct: Conduct = field(
+        default_factory=lambda: Conduct(
+            long_seconds=14 * 86400.0,
+            short_seconds=3 * 86400.0,
+            minimum_known_seconds=7 * 86400.0,
+            close_after_seconds=86400.0,
+        )
+    )
+
+
+def judge(case: Case, settings: MemoryOverprovisionedSettings, market: Market) -> Finding:
+    """Whether a board with less memory, and no slower, would do for every GPU of the workload."""
+    early = _early(case, settings)
+    if early is not None:
+        return early
+    fits = case.provisioning
+    needs = {
+        device.uuid: fit.resources[Resource.MEMORY].need
+        for device, fit in zip(case.devices, fits, strict=True)
+        if Resource.MEMORY in fit.resources
+    }
+    known = [need for need in needs.values() if need is not None]
+    if len(known) < len(fits) or any(each.overprovisioned is None for each in fits):
+        why = "compute or memory use is not measured"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    free = 1.0 - max(known)
+    factors = sizing_factors(case, abs(free - settings.on_ratio))
+    evidence: dict[str, object] = {
+        "memory_need_ratio": {uuid: round(need or 0.0, 4) for uuid, need in needs.items()},
+        "threshold_ratio": settings.on_ratio,
+    }
+    summary = f"{names_of(case.devices)}: the largest need leaves {free:.0%} of the memory free"
+    if free < settings.on_ratio:
+        return find_nothing(NAME, case, f"{summary}.", factors, evidence)
+    if not _is_batch(case) and _free(case) >= settings.unused_ratio:
+        what = f"{summary}, and as much of the rest: see overprovisioned."
+        return find_nothing(NAME, case, what, {}, evidence)
+    options = lighter_boards(case, market, settings.slowest_ratio)
+    if not options:
+        what = f"{summary}; no cheaper board with less is as fast."
+        return find_nothing(NAME, case, what, factors, evidence)
+    return complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.OVERPROVISIONED,
+            reasons=(Reason.GPU_MEMORY_OVERPROVISIONED,),
+            action=Action.CHANGE_GPU_TYPE,
+            summary=f"{summary}; {options[0].description} has less of it and is as fast.",
+            factors=factors,
+            risk=options[0].risk,
+            evidence=evidence,
+            options=options,
+            target=options[0].target,
+            savings=options[0].savings or _NO_SAVINGS,
+            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        ),
+    )
+
+
+def conduct(_: Workload | None, settings: MemoryOverprovisionedSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _early(case: Case, settings: MemoryOverprovisionedSettings) -> Finding | None:
+    """What is said before anything is measured; `None` where that is nothing."""
+    fits = case.provisioning
+    active = min((each.active_seconds for each in fits), default=0.0)
+    if active < settings.minimum_known_seconds:
+        why = f"only {format_duration(active)} of activity to size by"
+        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+    if any(each.is_underprovisioned for each in fits):
+        return find_nothing(NAME, case, "Under pressure, so not too large.", {}, {})
+    if is_shared(case):
+        summary = f"{names_of(case.devices)}: shared, so its size is not one workload's affair."
+        return find_nothing(NAME, case, summary, {}, {})
+    if case.workload is None or case.workload.workload_class is WorkloadClass.UNKNOWN:
+        why = "the workload's class is unknown; state it in a policy"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    if any(each.memory_is_preallocated for each in fits):
+        why = "memory looks preallocated, so the memory needed is not known"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    return None
+
+
+def _is_batch(case: Case) -> bool:
+    return case.workload is not None and case.workload.workload_class is WorkloadClass.BATCH
+
+
+def _free(case: Case) -> float:
+    return min(each.overprovisioned or 0.0 for each in case.provisioning)
+
+
+RULE: Final = Rule(NAME, MemoryOverprovisionedSettings(), judge, conduct)

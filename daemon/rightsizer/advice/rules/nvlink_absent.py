@@ -1,0 +1,242 @@
+"""GPUs of one workload that talk over the host while better joined ones are to be had."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.better_gpus import BetterGpus, better_gpus
+from rightsizer.advice.confidence import direct_factors
+from rightsizer.advice.market import Market
+from rightsizer.advice.observation import minimum_known, on_ratio
+from rightsizer.advice.placement_sets import pair_score, score_of
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    abstain_early,
+    complain,
+    find_nothing,
+    names_of,
+)
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
+from rightsizer.domain.node import Node
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import Resource
+from rightsizer.domain.topology import GpuLink, LinkKind, Topology
+from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+
+__all__ = ["RULE", "NvlinkAbsentSettings"]
+
+NAME: Final = "nvlink_absent"
+_FAR: Final = frozenset({LinkKind.PHB, LinkKind.NODE, LinkKind.SYSTEM})
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkAbsentSettings:
+    """From when on the way between GPUs is a finding."""
+
+    on_ratio: float = on_ratio(
+        0.1,
+        "Need of the PCIe link on some GPU from which on the way between them matters.",
+        "assumed; KempnerPulse calls 1 GB/s input and output, collectives are well above that",
+    )
+    minimum_known_seconds: float = minimum_known()
+    gain_ratio: float = setting(
+        0.5,
+        help="How much the sum of the pairs' scores must grow where the weakest stays as weak.",
+        unit="ratio",
+        minimum=0.01,
+        maximum=100,
+        source="assumed; a move restarts the workload",
+    )
+    attribution_ratio: float = setting(
+        0.8,
+        help="Confidence that PCIe traffic of a job of several GPUs is traffic between them.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="assumed; some of it feeds the GPUs",
+    )
+    class_only_ratio: float = setting(
+        0.65,
+        help="Confidence that GPUs of one batch job exchange data where nobody measures it.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="assumed; most jobs of several GPUs train one model",
+    )
+    conduct: Conduct = field(default_factory=Conduct)
+
+
+def judge(case: Case, settings: NvlinkAbsentSettings, market: Market) -> Finding:
+    """Whether the workload's GPUs are poorly joined, and which ones would be better."""
+    del market
+    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    if too_little is not None:
+        return too_little
+    if len(case.devices) == 1 or case.workload is None or any(each.mig for each in case.devices):
+        return find_nothing(NAME, case, f"{names_of(case.devices)}: nothing to join.", {}, {})
+    node, topology = case.node, None if case.node is None else case.node.topology
+    if node is None or topology is None:
+        why = "how the GPUs are joined is not known"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    weakest = _weakest(case, topology)
+    if weakest is None:
+        why = "the way between some of the GPUs is not known"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    now = score_of([device.uuid for device in case.devices], topology)
+    ways: dict[str, object] = {
+        "weakest_link": weakest.label,
+        "links": _links(case, topology),
+        "score": [now.weakest, now.total],
+    }
+    if weakest.kind not in _FAR:
+        summary = f"{names_of(case.devices)}: joined by {weakest.label} at the weakest."
+        return find_nothing(NAME, case, summary, direct_factors(case, 1.0, 0.5), ways)
+    return _far_apart(case, settings, (node, topology, weakest), ways)
+
+
+def conduct(_: Workload | None, settings: NvlinkAbsentSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _far_apart(
+    case: Case,
+    settings: NvlinkAbsentSettings,
+    around: tuple[Node, Topology, GpuLink],
+    ways: Mapping[str, object],
+) -> Finding:
+    """GPUs that talk over the host: does it matter, and is there anything better?"""
+    node, topology, weakest = around
+    traffic = _traffic(case)
+    is_batch = case.workload is not None and case.workload.workload_class is WorkloadClass.BATCH
+    if traffic is None and not is_batch:
+        why = "nobody measures what the GPUs exchange, and only of batch jobs can it be assumed"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    evidence = {**ways, "traffic_ratio": traffic, "threshold_ratio": settings.on_ratio}
+    factors = direct_factors(case, 1.0, 0.5)
+    way = f"{names_of(case.devices)}: joined by {weakest.label} at the weakest"
+    if traffic is not None and traffic < settings.on_ratio:
+        summary = f"{way}, yet they exchange little."
+        return find_nothing(NAME, case, summary, factors, evidence)
+    better = better_gpus(case.devices, node, topology, settings.gain_ratio)
+    if better is None:
+        summary = f"{way}; no other GPUs that are to be had are better joined."
+        return find_nothing(NAME, case, summary, factors, evidence)
+    exchange = settings.class_only_ratio if traffic is None else settings.attribution_ratio
+    return _complaint(case, better, weakest, factors | {"exchange": exchange}, evidence)
+
+
+def _weakest(case: Case, topology: Topology) -> GpuLink | None:
+    """The worst pair; `None` where one of them is not known."""
+    uuids = [device.uuid for device in case.devices]
+    pairs = [(one, other) for at, one in enumerate(uuids) for other in uuids[at + 1 :]]
+    found = [topology.link(*pair) for pair in pairs]
+    links = [link for link in found if link is not None and link.kind is not LinkKind.UNKNOWN]
+    if len(links) < len(pairs):
+        return None
+    return min(links, key=lambda link: (pair_score(link), sorted((link.uuid, link.peer_uuid))))
+
+
+def _links(case: Case, topology: Topology) -> dict[str, int]:
+    """How many pairs are joined each way."""
+    uuids = {device.uuid for device in case.devices}
+    found: dict[str, int] = {}
+    for link in topology.links:
+        if link.uuid in uuids and link.peer_uuid in uuids:
+            found[link.label] = found.get(link.label, 0) + 1
+    return dict(sorted(found.items()))
+
+
+def _traffic(case: Case) -> float | None:
+    """The largest need of a PCIe link; `None` where nobody measures it."""
+    fits = (each.resources.get(Resource.PCIE) for each in case.provisioning)
+    known = [fit.demand for fit in fits if fit is not None and fit.demand is not None]
+    return max(known, default=None)
+
+
+def _complaint(
+    case: Case,
+    better: BetterGpus,
+    weakest: GpuLink,
+    factors: Mapping[str, float],
+    evidence: Mapping[str, object],
+) -> Finding:
+    then = ",".join(device.uuid for device in better.devices)
+    traffic, least = _traffic(case), evidence["threshold_ratio"]
+    lost = max(traffic or 0.0, least if isinstance(least, float) else 0.0)
+    holder = f" of {case.workload.name}" if case.workload else ""
+    others = f", if {' and '.join(better.swaps)} made room" if better.swaps else ", which are free"
+    return complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.MISPLACED,
+            reasons=(Reason.NVLINK_ABSENT,),
+            action=Action.MOVE_GPUS,
+            summary=(
+                f"{names_of(case.devices)}{holder}: joined by {weakest.label} at the weakest; "
+                f"{names_of(better.devices)} would be better joined{others}."
+            ),
+            factors=factors,
+            risk=Risk.MEDIUM if better.swaps else Risk.LOW,
+            evidence={
+                **evidence,
+                "better_score": [better.score.weakest, better.score.total],
+                "better_gpus": [device.uuid for device in better.devices],
+                "swaps": dict(better.swaps),
+            },
+            culprits=tuple(dict.fromkeys((weakest.uuid, weakest.peer_uuid))),
+            options=(Option(f"move to {names_of(better.devices)}", Risk.LOW, target=then),),
+            savings=Savings(reason="a shorter way saves time, not GPUs"),
+            instructions=_instructions(case, better),
+            affected_gpus=lost * len(case.devices),
+        ),
+    )
+
+
+def _instructions(case: Case, better: BetterGpus) -> tuple[Instruction, ...]:
+    uuids = ",".join(device.uuid for device in better.devices)
+    swaps = "\n".join(
+        f"# {name} moves first: CUDA_VISIBLE_DEVICES={uuid}" for name, uuid in better.swaps.items()
+    )
+    start = f"CUDA_VISIBLE_DEVICES={uuids} COMMAND"
+    found = [
+        Instruction("See how the GPUs are joined", "nvidia-smi topo -m", "sh"),
+        Instruction(
+            "By hand: start it on the better set", f"{swaps}\n{start}" if swaps else start, "sh"
+        ),
+    ]
+    kind = case.workload.kind if case.workload else None
+    if kind is WorkloadKind.SLURM:
+        found.append(
+            Instruction(
+                "Slurm: let it know the links, so that it chooses neighbors (gres.conf)",
+                "AutoDetect=nvml",
+            )
+        )
+    elif kind is WorkloadKind.KUBERNETES:
+        found.append(
+            Instruction(
+                "Kubernetes: let the device plugin choose neighbors (the kubelet's configuration)",
+                "# The plugin prefers sets joined by NVLink once the kubelet asks it; delete the\n"
+                "# pod while the better GPUs are free.\n"
+                "topologyManagerPolicy: best-effort",
+                "yaml",
+            )
+        )
+    return tuple(found)
+
+
+RULE: Final = Rule(NAME, NvlinkAbsentSettings(), judge, conduct)

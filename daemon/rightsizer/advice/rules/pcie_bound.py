@@ -1,0 +1,143 @@
+"""GPUs that wait for their PCIe link, and whether the link is what it should be."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.attribution import lost_gpus, saved_at_most
+from rightsizer.advice.market import Market
+from rightsizer.advice.observation import Observation, minimum_known, on_ratio
+from rightsizer.advice.remedy import class_of, physical_uuid, trace_kernels
+from rightsizer.advice.rules.bottleneck import (
+    Bottleneck,
+    active_share,
+    find_bottleneck,
+    lost_ratio,
+    minimum_active,
+    slow_conduct,
+)
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.verdict import Complaint, complain, names_of
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Reason,
+    Risk,
+)
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import Condition, State
+from rightsizer.domain.workload import Workload, WorkloadClass
+
+__all__ = ["RULE", "PcieBoundSettings"]
+
+NAME: Final = "pcie_bound"
+_LINK: Final = Bottleneck(NAME, State.PCIE_BOUND, "held up by copies over PCIe")
+
+
+@dataclass(frozen=True, slots=True)
+class PcieBoundSettings:
+    """From when on waiting for the link is a finding."""
+
+    on_ratio: float = on_ratio(
+        0.5,
+        "Share of the active time for which it must limit a GPU.",
+        "SageMaker Debugger's IOBottleneck: over half of the time",
+    )
+    minimum_known_seconds: float = minimum_known()
+    minimum_active_seconds: float = minimum_active()
+    lost_ratio: float = lost_ratio()
+    degraded_ratio: float = setting(
+        0.1,
+        help="Share of the active time at a lower link from which on the link is named too.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="as for throttling: a tenth of the time is no accident",
+    )
+    conduct: Conduct = field(default_factory=slow_conduct)
+
+
+def judge(case: Case, settings: PcieBoundSettings, market: Market) -> Finding:
+    """Whether copies between host and GPU are what a GPU of the workload waits for."""
+    seen = find_bottleneck(_LINK, case, settings)
+    if isinstance(seen, Finding):
+        return seen
+    degraded = _degraded(case, seen, settings)
+    link = f"; the link of {names_of(degraded)} runs below what it could" if degraded else ""
+    reasons = (Reason.PCIE_BOUND, *((Reason.PCIE_LINK_DEGRADED,) if degraded else ()))
+    return complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.INEFFICIENT,
+            reasons=reasons,
+            action=Action.FIX_INPUT_PIPELINE,
+            summary=f"{seen.summary}{link}.",
+            factors=seen.factors,
+            risk=Risk.VERY_LOW,
+            evidence=seen.evidence | {"degraded_link": [device.uuid for device in degraded]},
+            savings=saved_at_most(case, market, State.PCIE_BOUND),
+            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+            instructions=(*map(_look_at_link, degraded), *_instructions(case)),
+            affected_gpus=lost_gpus(case, State.PCIE_BOUND),
+        ),
+    )
+
+
+def conduct(_: Workload | None, settings: PcieBoundSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _degraded(case: Case, seen: Observation, settings: PcieBoundSettings) -> tuple[Device, ...]:
+    return tuple(
+        device
+        for device, window in zip(case.devices, case.windows, strict=True)
+        if device in seen.devices
+        and settings.degraded_ratio
+        <= active_share(
+            window,
+            window.conditions.get(Condition.PCIE_LINK_DEGRADED, 0),
+            settings.minimum_active_seconds,
+        )
+    )
+
+
+def _look_at_link(device: Device) -> Instruction:
+    return Instruction(
+        f"Compare the link of GPU {device.index} with what it could be, under load",
+        (
+            f"nvidia-smi --id={physical_uuid(device)} --format=csv --query-gpu="
+            "pcie.link.gen.gpucurrent,pcie.link.gen.max,"
+            "pcie.link.width.current,pcie.link.width.max"
+        ),
+        "sh",
+    )
+
+
+def _instructions(case: Case) -> tuple[Instruction, ...]:
+    confirm = trace_kernels(
+        "See which copies there are, and whether their memory is pageable",
+        "copies",
+        "cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum",
+    )
+    if class_of(case) is WorkloadClass.SERVING:
+        text = (
+            "weights or key-value cache that live in the host's memory come over the bus for "
+            "every token:\n"
+            "without --cpu-offload-gb and with smaller weights (vllm serve --quantization fp8), "
+            "on more GPUs (--tensor-parallel-size) or on one with more memory they stay"
+        )
+        return (confirm, Instruction("Keep on the GPU what every step reads", text))
+    text = (
+        "DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True);\n"
+        "send bytes, not floats: normalize, augment and widen on the GPU;\n"
+        "no .item(), .cpu() or print of tensors in the step; no optimizer offload to the host"
+    )
+    return (confirm, Instruction("Copy less, from pinned memory, beside the work", text))
+
+
+RULE: Final = Rule(NAME, PcieBoundSettings(), judge, conduct)

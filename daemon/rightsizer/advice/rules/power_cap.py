@@ -1,0 +1,255 @@
+"""GPUs that draw power which buys no time, since memory, links or the host set their pace.
+
+What a lower limit saves follows from what was drawn: a cap above it saves nothing, as memory-
+bound decoding shows that draws 137 to 300 W of an H200's 700 (arXiv:2605.11999).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.clock_need import clock_free_ratio
+from rightsizer.advice.market import Market
+from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
+from rightsizer.advice.power_saving import PowerSaving, PowerSavingSettings, power_saving
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.standing import Standing, standing_of
+from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import Tier
+from rightsizer.domain.workload import Workload, WorkloadClass
+
+__all__ = ["RULE", "PowerCapSettings"]
+
+NAME: Final = "power_cap"
+_HOURS_PER_MONTH: Final = 730.0
+_DAY: Final = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCapSettings:
+    """From when on a lower power limit is advised."""
+
+    on_ratio: float = on_ratio(
+        0.8,
+        "Share of the active time that must go as fast at lower clocks.",
+        "assumed; the rest of the time pays for the cap",
+    )
+    minimum_known_seconds: float = minimum_known(
+        3600.0, "assumed; an hour shows most phases of a load"
+    )
+    low_pipe_ratio: float = setting(
+        0.3,
+        help="SM use up to which productive time does not follow the clock.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, states: pipes below .3 count as low",
+    )
+    minimum_saving_ratio: float = setting(
+        0.03,
+        help="Power saved for certain, of the default limit, under which nothing is said.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="assumed; 21 of 700 W, about what a sensor's error comes to",
+    )
+    saving: PowerSavingSettings = field(default_factory=PowerSavingSettings)
+    conduct: Conduct = field(
+        default_factory=lambda: Conduct(
+            long_seconds=_DAY,
+            short_seconds=_DAY / 4,
+            minimum_known_seconds=_DAY / 2,
+            close_after_seconds=_DAY,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cap:
+    """A GPU with the limit that would do."""
+
+    device: Device
+    standing: Standing
+    saving: PowerSaving
+
+
+def judge(case: Case, settings: PowerCapSettings, market: Market) -> Finding:
+    """Whether a lower power limit saves energy at next to no time."""
+    why = _why_not(case)
+    if why is not None:
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    seen = observe(NAME, case, _question(case, settings))
+    if isinstance(seen, Finding):
+        return seen
+    caps = _caps(case, seen, settings)
+    if not caps:
+        summary = f"{seen.summary}, yet it draws too little for a lower limit to save anything."
+        return find_nothing(NAME, case, summary, seen.factors, seen.evidence)
+    return _complaint(case, seen, caps, market)
+
+
+def conduct(_: Workload | None, settings: PowerCapSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _why_not(case: Case) -> str | None:
+    """What stands in the way of any answer."""
+    if any(device.mig for device in case.devices):
+        return "a power limit holds for a whole GPU, not for a MIG instance of it"
+    if case.node is None or not case.node.readings:
+        return "only a history is known, not the power limits that are enforced now"
+    if any(len(case.node.holdings.get(device.uuid, ())) > 1 for device in case.devices):
+        return "others share the GPU and would pay for a lower limit"
+    found = [standing_of(case, device) for device in case.devices]
+    if not all(each is not None and _knows_limits(each) for each in found):
+        return "the power limits, or their allowed range, are not known"
+    if all(_is_fixed(each) for each in found if each is not None):
+        return "the board allows only one power limit"
+    return None
+
+
+def _knows_limits(standing: Standing) -> bool:
+    return None not in (
+        standing.limit_watts,
+        standing.default_limit_watts,
+        standing.stated("power_limit_minimum_watts"),
+        standing.stated("power_limit_maximum_watts"),
+    )
+
+
+def _is_fixed(standing: Standing) -> bool:
+    return standing.stated("power_limit_minimum_watts") == standing.stated(
+        "power_limit_maximum_watts"
+    )
+
+
+def _question(case: Case, settings: PowerCapSettings) -> Question:
+    return Question(
+        shares={
+            window.uuid: clock_free_ratio(window, settings.low_pipe_ratio) or 0.0
+            for window in case.windows
+        },
+        on_ratio=settings.on_ratio,
+        minimum_known_seconds=settings.minimum_known_seconds,
+        what="as fast at lower clocks",
+        tiers=frozenset({Tier.PROFILING}),
+        why_unsupported="without profiling telemetry nobody can tell what sets the pace",
+        evidence_name="clock_free_ratio",
+    )
+
+
+def _caps(case: Case, seen: Observation, settings: PowerCapSettings) -> list[_Cap]:
+    windows = {window.uuid: window for window in case.windows}
+    found = []
+    for device in seen.devices:
+        standing = standing_of(case, device)
+        if standing is None:
+            continue
+        saving = power_saving(windows[device.uuid], standing, settings.saving)
+        least = settings.minimum_saving_ratio * (standing.default_limit_watts or 0.0)
+        if saving is not None and saving.watts_low >= least:
+            found.append(_Cap(device, standing, saving))
+    return found
+
+
+def _complaint(case: Case, seen: Observation, caps: Sequence[_Cap], market: Market) -> Finding:
+    low = sum(cap.saving.watts_low for cap in caps)
+    high = sum(cap.saving.watts_high for cap in caps)
+    risk = _risk(case.workload)
+    return complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.INEFFICIENT,
+            reasons=(Reason.POWER_CAP_OPPORTUNITY,),
+            action=Action.SET_POWER_LIMIT,
+            summary=(
+                f"{seen.summary}. A limit of {caps[0].saving.cap_watts:.0f} W on "
+                f"{names_of([cap.device for cap in caps])} saves {low:.0f} to {high:.0f} W."
+            ),
+            factors=seen.factors,
+            risk=risk,
+            evidence=seen.evidence | {"power": {cap.device.uuid: _evidence(cap) for cap in caps}},
+            options=(_option(caps, risk, low, high),),
+            savings=_savings(low, high),
+            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+            instructions=_instructions(caps),
+            affected_gpus=sum(
+                cap.saving.watts_low / (cap.standing.default_limit_watts or 1.0) for cap in caps
+            ),
+        ),
+    )
+
+
+def _risk(workload: Workload | None) -> Risk:
+    """Latencies notice first."""
+    is_serving = workload is not None and workload.workload_class is WorkloadClass.SERVING
+    return Risk.MEDIUM if is_serving else Risk.LOW
+
+
+def _evidence(cap: _Cap) -> dict[str, object]:
+    saving, standing = cap.saving, cap.standing
+    return {
+        "active_watts": round(saving.active_watts, 1),
+        "enforced_limit_watts": standing.limit_watts,
+        "default_limit_watts": standing.default_limit_watts,
+        "allowed_limits_watts": [
+            standing.stated("power_limit_minimum_watts"),
+            standing.stated("power_limit_maximum_watts"),
+        ],
+        "proposed_limit_watts": saving.cap_watts,
+        "saved_watts": [round(saving.watts_low, 1), round(saving.watts_high, 1)],
+        "time_ratio": [saving.time_ratio_low, saving.time_ratio_high],
+        "time_ratio_source": saving.source,
+    }
+
+
+def _savings(low: float, high: float) -> Savings:
+    return Savings(
+        reason="a lower limit saves energy, no GPU",
+        kilowatt_hours_per_month_low=round(low * _HOURS_PER_MONTH / 1000.0, 1),
+        kilowatt_hours_per_month_high=round(high * _HOURS_PER_MONTH / 1000.0, 1),
+    )
+
+
+def _option(caps: Sequence[_Cap], risk: Risk, low: float, high: float) -> Option:
+    return Option(
+        description=(
+            f"lower the limit, watch the time of a step or a request for an hour, and restore it "
+            f"if that grows by more than {caps[0].saving.time_ratio_high - 1.0:.0%}"
+        ),
+        risk=risk,
+        target=f"{caps[0].saving.cap_watts:.0f} W",
+        time_ratio_low=min(cap.saving.time_ratio_low for cap in caps),
+        time_ratio_high=max(cap.saving.time_ratio_high for cap in caps),
+        savings=_savings(low, high),
+        risks={"compute": risk},
+    )
+
+
+def _instructions(caps: Sequence[_Cap]) -> tuple[Instruction, ...]:
+    lower = (f"nvidia-smi -i {cap.device.uuid} -pl {cap.saving.cap_watts:.0f}" for cap in caps)
+    restore = (
+        f"nvidia-smi -i {cap.device.uuid} -pl {cap.standing.limit_watts:.0f}" for cap in caps
+    )
+    return (
+        Instruction("Lower the power limit, until the next boot", "\n".join(lower), "sh"),
+        Instruction("Take it back", "\n".join(restore), "sh"),
+    )
+
+
+RULE: Final = Rule(NAME, PowerCapSettings(), judge, conduct)

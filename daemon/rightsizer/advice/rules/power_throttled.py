@@ -1,0 +1,264 @@
+"""GPUs whose clocks a lowered power limit holds down while they compute.
+
+Dense matrix products take an H100 to its limit of 700 W by themselves; a board at the limit it
+came with is well used. One whose limit somebody lowered, and forgot, is not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.clock_need import clock_free_ratio
+from rightsizer.advice.market import Market
+from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.standing import Standing, standing_of
+from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import Cause, Condition
+from rightsizer.domain.units import seconds
+from rightsizer.domain.window import Window
+from rightsizer.domain.workload import Workload
+
+__all__ = ["RULE", "PowerThrottledSettings"]
+
+NAME: Final = "power_throttled"
+
+
+@dataclass(frozen=True, slots=True)
+class PowerThrottledSettings:
+    """From when on a power limit is a finding."""
+
+    on_ratio: float = on_ratio(
+        0.1,
+        "Share of the span in which the power limit must hold the clocks down.",
+        "docs/definitions.md, conduct: throttling .1",
+    )
+    minimum_known_seconds: float = minimum_known()
+    minimum_active_seconds: float = setting(
+        300.0,
+        help="Time at work within the span under which a lowered limit is not judged.",
+        unit="seconds",
+        minimum=0,
+        source="a block of five minutes; at rest no limit holds anything down",
+    )
+    capped_ratio: float = setting(
+        0.98,
+        help="Enforced limit, of the board's default, below which somebody has lowered it.",
+        unit="ratio",
+        minimum=0.1,
+        maximum=1,
+        source="limits are set in whole watts; 2 % is 14 of 700 W",
+    )
+    clock_free_maximum_ratio: float = setting(
+        0.5,
+        help="Share of the active time that goes as fast at lower clocks, from which on a lowered "
+        "limit is left alone.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="assumed; well below the share from which on power_cap advises a lower limit",
+    )
+    low_pipe_ratio: float = setting(
+        0.3,
+        help="SM use up to which productive time does not follow the clock.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, states: pipes below .3 count as low",
+    )
+    # A limit stays until somebody sets it, while the load above it comes and goes.
+    conduct: Conduct = field(default_factory=lambda: Conduct(short_seconds=1800.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Capped:
+    """A GPU whose limit is below the one that it came with."""
+
+    device: Device
+    standing: Standing
+    limit_watts: float
+    default_watts: float
+
+
+def judge(case: Case, settings: PowerThrottledSettings, market: Market) -> Finding:
+    """Whether a lowered power limit costs the workload work."""
+    del market
+    if _hardly_works_below_its_limit(case, settings):
+        why = "the power limit was lowered, and it hardly worked, so nobody knows what that costs"
+        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+    shares = {
+        window.uuid: window.condition_share(Condition.POWER_THROTTLED) for window in case.windows
+    }
+    seen = observe(
+        NAME,
+        case,
+        Question(
+            shares=shares,
+            on_ratio=settings.on_ratio,
+            minimum_known_seconds=settings.minimum_known_seconds,
+            what="held down by the power limit",
+            why_unsupported="without telemetry of the clocks nobody can tell what holds them down",
+            evidence_name="power_throttled_ratio",
+        ),
+    )
+    if isinstance(seen, Finding):
+        return seen
+    known = _known(case, seen.devices)
+    if not known:
+        why = "enforced and default power limit are not both known, so a lowered one looks normal"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    capped = [_Capped(d, s, *_limits(s)) for d, s in known if _is_capped(s, settings)]
+    if not capped:
+        return _at_own_limit(case, seen, [standing for _, standing in known])
+    if _is_clock_free(case, [each.device for each in capped], settings):
+        summary = f"{seen.summary}, yet what it does is hardly faster at a higher clock."
+        return find_nothing(NAME, case, summary, seen.factors, seen.evidence)
+    return _complaint(case, seen, capped)
+
+
+def conduct(_: Workload | None, settings: PowerThrottledSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _known(case: Case, devices: Sequence[Device]) -> list[tuple[Device, Standing]]:
+    """Those whose limits are known, with how their boards stand."""
+    standings = [(device, standing_of(case, device)) for device in devices]
+    return [(device, found) for device, found in standings if found and _knows_limits(found)]
+
+
+def _hardly_works_below_its_limit(case: Case, settings: PowerThrottledSettings) -> bool:
+    """Whether a limit is lowered that only work would show the price of."""
+    active = max((seconds(window.active) for window in case.windows), default=0.0)
+    return active < settings.minimum_active_seconds and any(
+        _is_capped(standing, settings) for _, standing in _known(case, case.devices)
+    )
+
+
+def _knows_limits(standing: Standing) -> bool:
+    return standing.limit_watts is not None and standing.default_limit_watts is not None
+
+
+def _limits(standing: Standing) -> tuple[float, float]:
+    return standing.limit_watts or 0.0, standing.default_limit_watts or 0.0
+
+
+def _is_capped(standing: Standing, settings: PowerThrottledSettings) -> bool:
+    limit, default = _limits(standing)
+    return limit < default * settings.capped_ratio
+
+
+def _is_clock_free(case: Case, devices: list[Device], settings: PowerThrottledSettings) -> bool:
+    uuids = {device.uuid for device in devices}
+    free = [
+        clock_free_ratio(window, settings.low_pipe_ratio) or 0.0
+        for window in case.windows
+        if window.uuid in uuids
+    ]
+    return min(free) >= settings.clock_free_maximum_ratio
+
+
+def _at_own_limit(case: Case, seen: Observation, standings: list[Standing]) -> Finding:
+    """A fact and no fault: the board does all that it may."""
+    watts = ", ".join(sorted({f"{standing.limit_watts:.0f} W" for standing in standings}))
+    summary = (
+        f"{seen.summary}; the limit is the board's own default ({watts}): dense compute gets "
+        "there by itself."
+    )
+    evidence = seen.evidence | {"power": _power(standings)}
+    return find_nothing(NAME, case, summary, seen.factors, evidence)
+
+
+def _complaint(case: Case, seen: Observation, capped: list[_Capped]) -> Finding:
+    devices = [each.device for each in capped]
+    uuids = {device.uuid for device in devices}
+    lost = {w.uuid: round(_lost(w), 4) for w in case.windows if w.uuid in uuids}
+    first = min(capped, key=lambda each: (each.limit_watts / each.default_watts, each.device.index))
+    clock = first.standing.clock_ratio
+    now = "" if clock is None else f"; its clock stands at {clock:.0%} of its maximum"
+    return complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.DEGRADED,
+            reasons=(Reason.POWER_THROTTLED,),
+            action=Action.SET_POWER_LIMIT,
+            summary=(
+                f"{seen.summary}. The limit of {names_of([first.device])} is "
+                f"{first.limit_watts:.0f} W, {first.default_watts - first.limit_watts:.0f} W below "
+                f"the board's default of {first.default_watts:.0f} W{now}."
+            ),
+            factors=seen.factors,
+            risk=Risk.LOW,
+            evidence=seen.evidence
+            | {
+                "lost_to_throttling_ratio": lost,
+                "power": _power([each.standing for each in capped]),
+            },
+            culprits=tuple(device.uuid for device in devices),
+            options=(_option(capped),),
+            savings=Savings(reason="a higher limit saves time, not watts"),
+            instructions=_instructions(capped),
+            affected_gpus=sum(lost[each.uuid] * each.capacity_ratio for each in devices),
+        ),
+    )
+
+
+def _lost(window: Window) -> float:
+    """The part of the known time that the lower clock cost, as accounting reckons it."""
+    known = window.known_seconds
+    return window.waste_seconds.get(Cause.THROTTLED, 0.0) / known if known > 0 else 0.0
+
+
+def _power(standings: list[Standing]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for each in standings:
+        clock = each.clock_ratio
+        found[each.device.uuid] = {
+            "enforced_limit_watts": each.limit_watts,
+            "default_limit_watts": each.default_limit_watts,
+            "maximum_limit_watts": each.stated("power_limit_maximum_watts"),
+            "clock_ratio": None if clock is None else round(clock, 3),
+        }
+    return found
+
+
+def _option(capped: list[_Capped]) -> Option:
+    more = sum(each.default_watts - each.limit_watts for each in capped)
+    return Option(
+        description=(
+            f"restore the default limit, where supply and cooling of the node bear {more:.0f} W "
+            "more; a limit that is meant is a reason to dismiss this"
+        ),
+        risk=Risk.LOW,
+        target=f"{max(each.default_watts for each in capped):.0f} W",
+        risks={"power_supply": Risk.LOW, "temperature": Risk.LOW},
+    )
+
+
+def _instructions(capped: list[_Capped]) -> tuple[Instruction, ...]:
+    boards = {each.standing.device.uuid: each.default_watts for each in capped}
+    commands = (f"nvidia-smi -i {uuid} -pl {watts:.0f}" for uuid, watts in boards.items())
+    checks = (f"nvidia-smi -i {uuid} -q -d POWER,PERFORMANCE" for uuid in boards)
+    return (
+        Instruction(
+            "Restore the default power limit, until the next boot", "\n".join(commands), "sh"
+        ),
+        Instruction("See what is enforced, and whether the clocks rise", "\n".join(checks), "sh"),
+    )
+
+
+RULE: Final = Rule(NAME, PowerThrottledSettings(), judge, conduct)

@@ -1,0 +1,134 @@
+"""GPUs of one job that do unequal work: one that lags, one that is fed less, one that does it all.
+
+A job is as fast as its slowest rank, so that what the others wait is lost on all of them.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rightsizer.advice.attribution import lost_gpus
+from rightsizer.advice.market import Market
+from rightsizer.advice.observation import Question, minimum_known, observe, on_ratio
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.savings import released
+from rightsizer.advice.straggler import (
+    Oddity,
+    Straggler,
+    follow_up,
+    straggler_group,
+    straggler_of,
+)
+from rightsizer.advice.verdict import Complaint, complain, find_nothing, names_of
+from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Risk
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import Condition, State
+from rightsizer.domain.workload import Workload
+
+__all__ = ["RULE", "RankImbalanceSettings"]
+
+NAME: Final = "rank_imbalance"
+
+
+@dataclass(frozen=True, slots=True)
+class RankImbalanceSettings:
+    """From when on an imbalance is a finding, and who stands out."""
+
+    on_ratio: float = on_ratio(
+        0.3,
+        "Share of the span for which the job must be out of balance.",
+        "docs/definitions.md, conduct: as for a hidden stall, which is its usual face",
+    )
+    minimum_known_seconds: float = minimum_known()
+    stalled_ratio: float = setting(
+        0.2,
+        help="Share of the span from which on a GPU counts as one that spins for the others.",
+        unit="ratio",
+        minimum=0.01,
+        maximum=1,
+        source="two thirds of what is a hidden stall by itself",
+    )
+    spread_ratio: float = setting(
+        0.1,
+        help="Difference of the shares at work, over the span, that names who differs.",
+        unit="ratio",
+        minimum=0.01,
+        maximum=1,
+        source="the spread .25 of docs/definitions.md for a bit less than half of the span",
+    )
+    conduct: Conduct = field(default_factory=Conduct)
+
+
+def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Finding:
+    """Whether the GPUs of the job do unequal work, and which of them differs."""
+    if len(case.devices) == 1:
+        return find_nothing(NAME, case, "One GPU cannot be out of balance.", {}, {})
+    shares = {each.uuid: each.condition_share(Condition.RANK_IMBALANCE) for each in case.windows}
+    question = Question(
+        shares=shares,
+        on_ratio=settings.on_ratio,
+        minimum_known_seconds=settings.minimum_known_seconds,
+        what="out of balance",
+    )
+    seen = observe(NAME, case, question)
+    if isinstance(seen, Finding):
+        return seen
+    odd = straggler_of(case, settings.stalled_ratio, settings.spread_ratio)
+    lost = _lost(case, odd)
+    found = complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.INEFFICIENT,
+            reasons=(Reason.RANK_IMBALANCE,),
+            action=Action.INVESTIGATE_STRAGGLER,
+            summary=f"{seen.summary}: {_who(odd)}.",
+            factors=seen.factors,
+            risk=Risk.VERY_LOW,
+            evidence=seen.evidence | {"oddity": str(odd.oddity), "at_work_ratio": dict(odd.levels)},
+            culprits=tuple(device.uuid for device in odd.devices),
+            savings=released(case, market, 0.0, lost / _capacity(case)),
+            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+            instructions=follow_up(case, odd.devices),
+            affected_gpus=lost,
+        ),
+    )
+    return replace(found, exclusive_group=straggler_group(case))
+
+
+def conduct(_: Workload | None, settings: RankImbalanceSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _capacity(case: Case) -> float:
+    return sum(device.capacity_ratio for device in case.devices)
+
+
+def _lost(case: Case, odd: Straggler) -> float:
+    """GPUs' worth of time that is spun away, or that all would work as much as the first does."""
+    most = max(odd.levels.values(), default=0.0)
+    unequal = sum(
+        (most - odd.levels[device.uuid]) * device.capacity_ratio
+        for device in case.devices
+        if device.uuid in odd.levels
+    )
+    return min(_capacity(case), max(unequal, lost_gpus(case, State.HIDDEN_STALL)))
+
+
+def _who(odd: Straggler) -> str:
+    names = names_of(odd.devices) if odd.devices else ""
+    is_one = len(odd.devices) == 1
+    return {
+        Oddity.AWAITED: f"the others spin while {names} {'works' if is_one else 'work'}",
+        Oddity.ABSENT: (
+            f"the others spin while {names} {'rests' if is_one else 'rest'}, so that "
+            f"{'its process is' if is_one else 'their processes are'} busy elsewhere, or "
+            f"{'hangs' if is_one else 'hang'}"
+        ),
+        Oddity.STARVED: f"{names} {'does' if is_one else 'do'} less than the others",
+        Oddity.OVERLOADED: f"{names} {'does' if is_one else 'do'} most of the work",
+        Oddity.UNCLEAR: "which one lags changes, as with inputs of unequal length",
+    }[odd.oddity]
+
+
+RULE: Final = Rule(NAME, RankImbalanceSettings(), judge, conduct)

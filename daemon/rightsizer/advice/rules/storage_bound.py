@@ -1,0 +1,182 @@
+"""GPUs that wait for disks or file systems: for what they read, or for checkpoints they write."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.attribution import lost_gpus, saved_at_most
+from rightsizer.advice.host_signals import abstain_unseen
+from rightsizer.advice.market import Market
+from rightsizer.advice.observation import minimum_known, on_ratio
+from rightsizer.advice.remedy import class_of, dump_stacks
+from rightsizer.advice.rules.bottleneck import (
+    Bottleneck,
+    find_bottleneck,
+    lost_ratio,
+    minimum_active,
+    slow_conduct,
+)
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.verdict import Complaint, complain
+from rightsizer.domain.block import Measure
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Reason,
+    Risk,
+)
+from rightsizer.domain.settings import setting
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import State
+from rightsizer.domain.workload import Workload, WorkloadClass
+
+__all__ = ["RULE", "StorageBoundSettings"]
+
+NAME: Final = "storage_bound"
+_STORAGE: Final = Bottleneck(NAME, State.STORAGE_BOUND, "held up by storage")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageBoundSettings:
+    """From when on waiting for storage is a finding, and when it looks like checkpoints."""
+
+    on_ratio: float = on_ratio(
+        0.5,
+        "Share of the active time for which it must limit a GPU.",
+        "SageMaker Debugger's IOBottleneck: over half of the time",
+    )
+    minimum_known_seconds: float = minimum_known()
+    minimum_active_seconds: float = minimum_active()
+    lost_ratio: float = lost_ratio()
+    working_ratio: float = setting(
+        0.7,
+        help="Mean busy share of five minutes from which on they were spent at work.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, states: above it nothing waits for storage",
+    )
+    bursts_ratio: float = setting(
+        0.2,
+        help=(
+            "Part of the five minutes at work, and at least as many that wait, from which on the "
+            "waits are bursts, as checkpoints are."
+        ),
+        unit="ratio",
+        minimum=0,
+        maximum=0.5,
+        source="a loader that is too slow is so all the time",
+    )
+    conduct: Conduct = field(default_factory=slow_conduct)
+
+
+def judge(case: Case, settings: StorageBoundSettings, market: Market) -> Finding:
+    """Whether storage keeps a GPU of the workload waiting, and what it is waited for."""
+    seen = find_bottleneck(_STORAGE, case, settings)
+    if isinstance(seen, Finding):
+        return abstain_unseen(seen, case, (Signal.IO_PRESSURE,))
+    working = _working_share(case, seen.devices, settings)
+    in_bursts = _in_bursts(case, working, settings)
+    action = Action.FIX_CHECKPOINTING if in_bursts else Action.FIX_INPUT_PIPELINE
+    return complain(
+        NAME,
+        case,
+        Complaint(
+            finding=FindingKind.INEFFICIENT,
+            reasons=(Reason.STORAGE_BOUND,),
+            action=action,
+            summary=f"{seen.summary}, {_pattern(working, in_bursts=in_bursts)}.",
+            factors=seen.factors,
+            risk=Risk.VERY_LOW,
+            evidence=seen.evidence | {"working_blocks_ratio": working},
+            savings=saved_at_most(case, market, State.STORAGE_BOUND),
+            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+            instructions=_instructions(case, seen.devices, working, in_bursts=in_bursts),
+            affected_gpus=lost_gpus(case, State.STORAGE_BOUND),
+        ),
+    )
+
+
+def conduct(_: Workload | None, settings: StorageBoundSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _working_share(
+    case: Case, devices: tuple[Device, ...], settings: StorageBoundSettings
+) -> float | None:
+    """How many of the five minutes were spent at work; `None` where no blocks are known."""
+    uuids = {device.uuid for device in devices}
+    means = [
+        block.mean
+        for window in case.windows
+        if window.uuid in uuids
+        for block in window.blocks.of(Measure.BUSY)
+    ]
+    if not means:
+        return None
+    return round(sum(mean >= settings.working_ratio for mean in means) / len(means), 4)
+
+
+def _in_bursts(case: Case, working: float | None, settings: StorageBoundSettings) -> bool:
+    """Whether work and waits take turns, for longer than five minutes each."""
+    is_serving = class_of(case) is WorkloadClass.SERVING
+    least = settings.bursts_ratio
+    return not is_serving and working is not None and least <= working <= 1.0 - least
+
+
+def _pattern(working: float | None, *, in_bursts: bool) -> str:
+    if in_bursts:
+        return "in bursts between stretches of full work, as checkpoints are"
+    if working is None:
+        return "for what it reads or for checkpoints that it writes"
+    return "without stretches of full work between, as when data is read too slowly"
+
+
+def _instructions(
+    case: Case, devices: tuple[Device, ...], working: float | None, *, in_bursts: bool
+) -> tuple[Instruction, ...]:
+    confirm = dump_stacks(devices, "See what is read or written")
+    disks = Instruction("See which disk is busy", "iostat -x 5 3; cat /proc/pressure/io", "sh")
+    if class_of(case) is WorkloadClass.SERVING:
+        return (confirm, disks, _weights())
+    if in_bursts:
+        return (confirm, disks, _checkpoints())
+    if working is None:
+        return (confirm, disks, _reads(), _checkpoints())
+    return (confirm, disks, _reads())
+
+
+def _reads() -> Instruction:
+    return Instruction(
+        "Read ahead, from nearer, in larger pieces",
+        (
+            "copy the shards to a local NVMe disk before the job begins, or cache them there;\n"
+            "pack small files into large ones (WebDataset, MosaicML Streaming, Parquet);\n"
+            "DataLoader(..., prefetch_factor=4, persistent_workers=True)"
+        ),
+    )
+
+
+def _checkpoints() -> Instruction:
+    return Instruction(
+        "Write checkpoints beside the steps, and fewer of them",
+        (
+            "torch.distributed.checkpoint.async_save(state, checkpoint_id=PATH)\n"
+            "write to a local disk first and copy from there; each rank its own part;\n"
+            "every sqrt(2 x time to write x mean time between failures) is often enough"
+        ),
+    )
+
+
+def _weights() -> Instruction:
+    return Instruction(
+        "Keep what is read near",
+        "keep weights, adapters and caches on a local NVMe disk or in the page cache",
+    )
+
+
+RULE: Final = Rule(NAME, StorageBoundSettings(), judge, conduct)

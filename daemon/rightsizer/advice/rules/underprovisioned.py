@@ -1,0 +1,190 @@
+"""GPUs that are too small: at a limit while the application waits for more.
+
+A GPU at its limit is well used; only the application's own pressure (its queue, its cache, its
+latency) makes it too small. Memory that runs short is the rule `near_out_of_memory`'s.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.board_options import faster_boards
+from rightsizer.advice.confidence import direct_factors, opposite
+from rightsizer.advice.market import Market
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    abstain_early,
+    complain,
+    find_nothing,
+    known_seconds,
+    names_of,
+)
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
+from rightsizer.domain.settings import setting
+from rightsizer.domain.state import Resource
+from rightsizer.domain.units import format_duration
+from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+
+__all__ = ["RULE", "UnderprovisionedSettings"]
+
+NAME: Final = "underprovisioned"
+_NO_SAVINGS: Final = Savings(reason="a GPU that is too small saves nothing")
+
+
+@dataclass(frozen=True, slots=True)
+class UnderprovisionedSettings:
+    """From when on a GPU is too small."""
+
+    on_ratio: float = setting(
+        0.05,
+        help="Share of the time that a resource other than memory must be short.",
+        unit="ratio",
+        minimum=0.001,
+        maximum=1,
+        source="docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
+    )
+    minimum_known_seconds: float = setting(
+        600.0,
+        help="Known time under which the rule abstains.",
+        unit="seconds",
+        minimum=0,
+        source="two blocks of five minutes",
+    )
+    more_ratio: float = setting(
+        0.25,
+        help="Replicas beyond those that are short, of these; at least one.",
+        unit="ratio",
+        minimum=0.01,
+        maximum=4,
+        source="a step that shows, and no more before it was looked at again",
+    )
+    conduct: Conduct = field(
+        default_factory=lambda: Conduct(long_seconds=6 * 3600.0, short_seconds=1800.0)
+    )
+
+
+def judge(case: Case, settings: UnderprovisionedSettings, market: Market) -> Finding:
+    """Whether a service was short of compute, bandwidth or links, and waited for it."""
+    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    if too_little is not None:
+        return too_little
+    if case.workload is not None and case.workload.workload_class is WorkloadClass.BATCH:
+        return find_nothing(NAME, case, "A job at its limit is well used.", {}, {})
+    shares = {
+        device.uuid: {
+            str(resource): each.underprovisioned
+            for resource, each in fit.resources.items()
+            if each.underprovisioned is not None and resource is not Resource.MEMORY
+        }
+        for device, fit in zip(case.devices, case.provisioning, strict=True)
+    }
+    if not any(shares.values()):
+        why = "no application told of its queue or its latency, so nobody knows who waited"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    share = max((each for found in shares.values() for each in found.values()), default=0.0)
+    factors = direct_factors(case, share, settings.on_ratio)
+    evidence: dict[str, object] = {
+        "short_ratio": {
+            uuid: {name: round(each, 4) for name, each in found.items()}
+            for uuid, found in shares.items()
+        },
+        "threshold_ratio": settings.on_ratio,
+    }
+    if share < settings.on_ratio:
+        summary = f"{names_of(case.devices)}: short of something {share:.1%} of the time."
+        return find_nothing(NAME, case, summary, opposite(factors), evidence)
+    return complain(NAME, case, _complaint(case, settings, market, shares, evidence))
+
+
+def conduct(_: Workload | None, settings: UnderprovisionedSettings) -> Conduct:
+    """The same for every class."""
+    return settings.conduct
+
+
+def _complaint(
+    case: Case,
+    settings: UnderprovisionedSettings,
+    market: Market,
+    shares: Mapping[str, Mapping[str, float]],
+    evidence: Mapping[str, object],
+) -> Complaint:
+    share = max(each for found in shares.values() for each in found.values())
+    factors = direct_factors(case, share, settings.on_ratio)
+    what = sorted({name for found in shares.values() for name, each in found.items() if each})
+    options = _options(case, settings, market)
+    short = tuple(
+        device
+        for device in case.devices
+        if max(shares[device.uuid].values(), default=0.0) >= settings.on_ratio
+    )
+    holder = f" of {case.workload.name}" if case.workload else ""
+    return Complaint(
+        finding=FindingKind.UNDERPROVISIONED,
+        reasons=_reasons(what),
+        action=(options[0].action or Action.NONE) if options else Action.NONE,
+        summary=(
+            f"{names_of(short)}{holder}: short of {', '.join(what)} {share:.0%} of the last "
+            f"{format_duration(known_seconds(case))}, while requests waited."
+        ),
+        factors=factors,
+        risk=options[0].risk if options else Risk.VERY_LOW,
+        evidence=evidence,
+        culprits=tuple(device.uuid for device in short),
+        options=options,
+        savings=_NO_SAVINGS,
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=_instructions(case, options),
+        affected_gpus=share * sum(device.capacity_ratio for device in short),
+    )
+
+
+def _reasons(what: list[str]) -> tuple[Reason, ...]:
+    """With the nearer reason where there is one, which the rule `compute_saturated` tells too."""
+    if what == [Resource.COMPUTE]:
+        return (Reason.GPU_UNDERPROVISIONED, Reason.COMPUTE_SATURATED)
+    return (Reason.GPU_UNDERPROVISIONED,)
+
+
+def _options(case: Case, settings: UnderprovisionedSettings, market: Market) -> tuple[Option, ...]:
+    """More replicas of a service, or a faster board; nothing for whoever's class is unknown."""
+    workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
+    if workload_class is WorkloadClass.UNKNOWN:
+        return ()
+    faster = faster_boards(case, market)
+    if workload_class is not WorkloadClass.SERVING:
+        return faster
+    count = len(case.devices)
+    target = count + max(1, math.ceil(count * settings.more_ratio))
+    more = Option(
+        description=f"{target} replicas instead of {count}, where each has a GPU of its own",
+        risk=Risk.VERY_LOW,
+        target=str(target),
+        action=Action.AUTOSCALE,
+    )
+    return (more, *faster)
+
+
+def _instructions(case: Case, options: tuple[Option, ...]) -> tuple[Instruction, ...]:
+    workload = case.workload
+    more = next((each for each in options if each.action is Action.AUTOSCALE), None)
+    if workload is None or more is None or workload.kind is not WorkloadKind.KUBERNETES:
+        return ()
+    namespace = f" -n {workload.namespace}" if workload.namespace else ""
+    command = f"kubectl{namespace} scale deployment/{workload.name} --replicas={more.target}"
+    return (Instruction("Add replicas to those on this node", command, "sh"),)
+
+
+RULE: Final = Rule(NAME, UnderprovisionedSettings(), judge, conduct)

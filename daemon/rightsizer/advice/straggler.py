@@ -1,0 +1,152 @@
+"""Which of a job's GPUs differs from the others, and how: the one to look at first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+from rightsizer.advice.attribution import limit_of
+from rightsizer.advice.remedy import dump_stacks
+from rightsizer.advice.verdict import finding_id, names_of
+from rightsizer.domain.block import Measure
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import Case, Instruction
+from rightsizer.domain.state import IDLE_STATES, State
+from rightsizer.domain.window import Window
+
+__all__ = ["Oddity", "Straggler", "busy_ratio", "follow_up", "straggler_group", "straggler_of"]
+
+_AT_REST: Final = 0.5
+"""Idle for at least half as long as the others spin."""
+
+
+class Oddity(StrEnum):
+    """How the odd one differs."""
+
+    AWAITED = "awaited"
+    """The others spin until it has done its work."""
+    ABSENT = "absent"
+    """The others spin, and it rests: its process works on the CPU, or hangs."""
+    STARVED = "starved"
+    """It gets less to do than the others."""
+    OVERLOADED = "overloaded"
+    """It does most of the work."""
+    UNCLEAR = "unclear"
+    """They differ, and not always the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """The odd ones of a job's GPUs."""
+
+    oddity: Oddity
+    devices: tuple[Device, ...]
+    levels: Mapping[str, float]
+    """What it was told by: the share of time at work of each GPU, by uuid."""
+
+
+def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Straggler:
+    """The odd ones; none where all are alike.
+
+    Args:
+        case: Whose devices are compared.
+        stalled_ratio: Share of the time from which on a GPU counts as one that spins.
+        spread_ratio: Difference of the shares from which on they differ.
+    """
+    windows = {window.uuid: window for window in case.windows}
+    stalls = {uuid: each.share(State.HIDDEN_STALL) for uuid, each in windows.items()}
+    spinning = [uuid for uuid, share in stalls.items() if share >= stalled_ratio]
+    working = {uuid: _working(each) for uuid, each in windows.items()}
+    if spinning and len(spinning) < len(windows):
+        odd = tuple(device for device in case.devices if device.uuid not in spinning)
+        longest = _AT_REST * max(stalls.values())
+        at_rest = all(windows[each.uuid].share(*IDLE_STATES) >= longest for each in odd)
+        return Straggler(Oddity.ABSENT if at_rest else Oddity.AWAITED, odd, working)
+    for levels in (working, _watts(case)):
+        found = _by_level(case.devices, levels, spread_ratio)
+        if found is not None:
+            return found
+    return Straggler(Oddity.UNCLEAR, (), working)
+
+
+def busy_ratio(window: Window) -> float:
+    """The mean share of time with a kernel resident; without blocks, the share that is active."""
+    blocks = window.blocks.of(Measure.BUSY)
+    known = sum(block.known_seconds for block in blocks)
+    if known <= 0.0:
+        return 1.0 - window.share(*IDLE_STATES) if window.known else 0.0
+    return sum(block.mean * block.known_seconds for block in blocks) / known
+
+
+def straggler_group(case: Case) -> str:
+    """What ties the advice on one straggler together: whoever mends it has done all of it."""
+    return finding_id(case.key, "exclusive", "straggler", "")
+
+
+def follow_up(case: Case, odd: Sequence[Device]) -> tuple[Instruction, ...]:
+    """How to find out what keeps the odd ones; all of them where none is odd."""
+    suspects = tuple(odd) or case.devices
+    return (
+        dump_stacks(suspects, f"See where the process on {names_of(suspects)} stands"),
+        *_known_limits(case, odd),
+        Instruction(
+            "Let the next run tell which rank enters a collective last",
+            (
+                "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1"
+                " TORCH_NCCL_DESYNC_DEBUG=1\n"
+                "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
+                " NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log\n"
+                "torchfrtrace --prefix nccl_trace_rank_ /tmp"
+            ),
+            "sh",
+        ),
+    )
+
+
+def _known_limits(case: Case, odd: Sequence[Device]) -> tuple[Instruction, ...]:
+    """What is known of the odd ones already."""
+    windows = {window.uuid: window for window in case.windows}
+    limits = {device: limit_of(windows[device.uuid]) for device in odd}
+    return tuple(
+        Instruction(
+            f"Begin with what limits GPU {device.index}",
+            f"it is {str(limit).replace('_', ' ')} for most of the time that it is at work",
+        )
+        for device, limit in limits.items()
+        if limit is not None
+    )
+
+
+def _working(window: Window) -> float:
+    """Busy without spinning."""
+    return round(max(0.0, busy_ratio(window) - window.share(State.HIDDEN_STALL)), 4)
+
+
+def _watts(case: Case) -> dict[str, float]:
+    """Mean draw over the limit, of boards of one kind; empty where it cannot be compared."""
+    found = {}
+    for device, window in zip(case.devices, case.windows, strict=True):
+        limit = device.power_limit_watts
+        if not limit or not window.known_seconds or window.energy_joules <= 0.0:
+            return {}
+        found[device.uuid] = round(window.energy_joules / window.known_seconds / limit, 4)
+    return found if len({device.name for device in case.devices}) == 1 else {}
+
+
+def _by_level(
+    devices: Sequence[Device], levels: Mapping[str, float], spread_ratio: float
+) -> Straggler | None:
+    """The fewer ones beside the widest gap."""
+    if len(levels) <= 1 or max(levels.values()) - min(levels.values()) < spread_ratio:
+        return None
+    order = sorted(levels.values())
+    gaps = [later - earlier for earlier, later in pairwise(order)]
+    widest = max(range(len(gaps)), key=lambda at: gaps[at])
+    limit = order[widest]
+    low = tuple(device for device in devices if levels[device.uuid] <= limit)
+    high = tuple(device for device in devices if levels[device.uuid] > limit)
+    # Of two, the one at work is as likely the one that is waited for.
+    if len(low) <= len(high):
+        return Straggler(Oddity.STARVED, low, levels)
+    return Straggler(Oddity.OVERLOADED, high, levels)

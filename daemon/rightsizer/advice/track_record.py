@@ -1,0 +1,169 @@
+"""How advice fared so far: outcomes, what was saved, and whether confidence kept its word."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rightsizer.domain.advice import Advice
+from rightsizer.domain.settings import setting
+
+__all__ = ["Tally", "TrackRecord", "TrackSettings"]
+
+_BINS: Final = 20
+_NONE: Final = (0,) * _BINS
+
+
+@dataclass(frozen=True, slots=True)
+class TrackSettings:
+    """When advice of a kind that is wrong too often must be surer before it is given."""
+
+    raises_floors: bool = setting(
+        True,
+        help="Whether a reason that was wrong too often needs more confidence from then on.",
+    )
+    least_precision_ratio: float = setting(
+        0.7,
+        help="Part of the answered advice that must have been right.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, conduct",
+    )
+    least_answers: int = setting(
+        20, help="Answers without which nothing is concluded.", minimum=1, maximum=100_000
+    )
+    highest_floor_ratio: float = setting(
+        0.95,
+        help="Confidence that is asked for at most, so that a reason may win back trust.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of a rule's advice for one reason."""
+
+    rule: str
+    reason: str
+    outcomes: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """By the state in which it ended."""
+    confirmed: tuple[int, ...] = _NONE
+    """By confidence, in twentieths."""
+    contradicted: tuple[int, ...] = _NONE
+    squared_errors: float = 0.0
+    """Of the confidence that it was opened with, over all answers."""
+    realized_gpu_hours: float = 0.0
+    realized_joules: float = 0.0
+
+    @property
+    def answers(self) -> int:
+        """Advice of which it became clear whether it was right."""
+        return sum(self.confirmed) + sum(self.contradicted)
+
+    def floor(self, settings: TrackSettings) -> float:
+        """The confidence from which on it was right often enough; 0 while nothing is amiss."""
+        right, wrong = sum(self.confirmed), sum(self.contradicted)
+        if self.answers < settings.least_answers:
+            return 0.0
+        for place in range(_BINS):
+            if right + wrong and right >= settings.least_precision_ratio * (right + wrong):
+                return min(settings.highest_floor_ratio, place / _BINS)
+            right -= self.confirmed[place]
+            wrong -= self.contradicted[place]
+        return settings.highest_floor_ratio
+
+
+class TrackRecord:
+    """Tallies by rule and reason. There are only so many rules: it is bounded by itself."""
+
+    def __init__(
+        self, tallies: Iterable[Tally] = (), settings: TrackSettings | None = None
+    ) -> None:
+        self._settings = settings or TrackSettings()
+        self._tallies = {(tally.rule, tally.reason): tally for tally in tallies}
+
+    @property
+    def tallies(self) -> tuple[Tally, ...]:
+        """All, by rule and reason."""
+        return tuple(self._tallies[key] for key in sorted(self._tallies))
+
+    @property
+    def outcomes(self) -> dict[tuple[str, str], int]:
+        """How much advice ended, by its reason and the state that it ended in."""
+        found: dict[tuple[str, str], int] = {}
+        for tally in self.tallies:
+            for state, count in tally.outcomes.items():
+                found[tally.reason, state] = found.get((tally.reason, state), 0) + count
+        return found
+
+    @property
+    def realized_gpu_hours(self) -> dict[str, float]:
+        """GPU-hours that were saved within the times compared, by rule."""
+        found: dict[str, float] = {}
+        for tally in self.tallies:
+            found[tally.rule] = found.get(tally.rule, 0.0) + tally.realized_gpu_hours
+        return found
+
+    @property
+    def brier(self) -> dict[str, float]:
+        """The mean squared error of the confidence, by rule; none without an answer."""
+        errors: dict[str, tuple[float, int]] = {}
+        for tally in self.tallies:
+            total, count = errors.get(tally.rule, (0.0, 0))
+            errors[tally.rule] = (total + tally.squared_errors, count + tally.answers)
+        return {rule: total / count for rule, (total, count) in errors.items() if count}
+
+    @property
+    def floors(self) -> dict[tuple[str, str], float]:
+        """The confidence that is asked for, by rule and reason, where more is than usual."""
+        floors = {key: tally.floor(self._settings) for key, tally in self._tallies.items()}
+        return {key: floor for key, floor in sorted(floors.items()) if floor > 0.0}
+
+    def floor(self, rule: str, reason: str) -> float:
+        """The confidence without which nothing is opened; 0 where the rule's own decides."""
+        tally = self._tallies.get((rule, reason))
+        if tally is None or not self._settings.raises_floors:
+            return 0.0
+        return tally.floor(self._settings)
+
+    def ended(self, advice: Advice) -> None:
+        """Count how advice ended."""
+        tally = self._of(advice)
+        count = tally.outcomes.get(advice.state, 0) + 1
+        self._put(replace(tally, outcomes={**tally.outcomes, str(advice.state): count}))
+
+    def answered(self, advice: Advice, confidence: float, *, was_right: bool) -> None:
+        """Count whether advice was right that was opened with some confidence."""
+        tally = self._of(advice)
+        place = min(_BINS - 1, int(confidence * _BINS))
+        error = (confidence - float(was_right)) ** 2
+        if was_right:
+            tally = replace(tally, confirmed=_counted(tally.confirmed, place))
+        else:
+            tally = replace(tally, contradicted=_counted(tally.contradicted, place))
+        self._put(replace(tally, squared_errors=tally.squared_errors + error))
+
+    def saved(self, advice: Advice, gpu_hours: float, joules: float) -> None:
+        """Count what following advice has saved."""
+        tally = self._of(advice)
+        self._put(
+            replace(
+                tally,
+                realized_gpu_hours=tally.realized_gpu_hours + gpu_hours,
+                realized_joules=tally.realized_joules + joules,
+            )
+        )
+
+    def _of(self, advice: Advice) -> Tally:
+        reasons = advice.finding.reasons
+        key = (advice.finding.rule, str(reasons[0]) if reasons else "")
+        return self._tallies.get(key) or Tally(*key)
+
+    def _put(self, tally: Tally) -> None:
+        self._tallies[tally.rule, tally.reason] = tally
+
+
+def _counted(counts: tuple[int, ...], place: int) -> tuple[int, ...]:
+    return (*counts[:place], counts[place] + 1, *counts[place + 1 :])

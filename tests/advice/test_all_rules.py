@@ -1,0 +1,116 @@
+"""What must hold of every rule, whatever it is given."""
+
+import json
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from any_cases import Load, cases, hazier, loads, reordered, turned
+from rightsizer.advice.market import Market, MarketSettings
+from rightsizer.advice.rules import RULES
+from rightsizer.advice.rules.rule import Rule
+from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.domain.finding import Case, Finding, FindingKind
+from rightsizer.publish.json_form import finding_form
+
+MARKET: Final = Market(prices=built_in_prices())
+ALL: Final[tuple[Rule[Any], ...]] = tuple(rule.in_market(MARKET) for rule in RULES)
+ROOMY: Final = replace(MARKET, settings=MarketSettings(most_options=20))
+SIZING: Final = tuple(
+    rule.in_market(ROOMY)
+    for rule in RULES
+    if rule.name
+    in {"overprovisioned", "sharing", "gpu_count", "memory_overprovisioned", "diurnal_autoscale"}
+)
+FEW: Final = settings(max_examples=40, deadline=None)
+
+
+def text_of(found: Finding) -> str:
+    """All that is said, byte for byte."""
+    return json.dumps(finding_form(found), sort_keys=True, allow_nan=False)
+
+
+@given(cases())
+@FEW
+def test_every_rule_has_a_verdict_on_anything(judged: Case) -> None:
+    """Finite numbers, a summary, and savings only where they are sure and their price is known."""
+    for rule in ALL:
+        found = rule.judge(judged)
+        assert text_of(found)
+        assert 0.0 <= found.confidence <= 1.0
+        assert found.summary.strip()
+        assert found.devices == tuple(each.uuid for each in judged.devices)
+        assert set(found.culprits) <= set(found.devices)
+        for savings in (found.savings, *(each.savings for each in found.options if each.savings)):
+            assert savings.gpus_low is None or found.confidence >= 0.5, rule.name
+            assert savings.dollars_per_hour_low is None or (
+                savings.price_source and savings.price_date
+            )
+
+
+@given(cases())
+@FEW
+def test_the_order_of_what_is_known_does_not_matter(judged: Case) -> None:
+    """The same input gives the same ids and words, byte for byte."""
+    other = reordered(judged)
+    for rule in ALL:
+        first = text_of(rule.judge(judged))
+        assert first == text_of(rule.judge(judged))
+        assert first == text_of(rule.judge(other)), rule.name
+
+
+@given(cases())
+@FEW
+def test_permuting_gpus_permutes_the_advice(judged: Case) -> None:
+    """The same is said of the same GPUs."""
+    other = turned(judged)
+    for rule in ALL:
+        one, two = rule.judge(judged), rule.judge(other)
+        assert (one.id, one.action, one.severity, one.risk) == (
+            two.id,
+            two.action,
+            two.severity,
+            two.risk,
+        ), rule.name
+        assert one.confidence == pytest.approx(two.confidence, abs=0.0011)
+        assert set(one.culprits) == set(two.culprits), rule.name
+        assert len(one.instructions) == len(two.instructions)
+
+
+@given(cases(), st.floats(0.1, 500.0))
+@FEW
+def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
+    """What nobody saw proves nothing, and makes nothing surer."""
+    hazy = hazier(judged, hours)
+    for rule in ALL:
+        clear, unclear = rule.judge(judged), rule.judge(hazy)
+        assert clear.is_complaint or not unclear.is_complaint, rule.name
+        if unclear.is_complaint:
+            assert unclear.confidence <= clear.confidence, rule.name
+
+
+@given(loads(), st.floats(1.0, 4.0))
+@FEW
+def test_more_load_never_yields_a_smaller_proposal(load: Load, factor: float) -> None:
+    """Whatever is enough for more is enough for less, and is offered there as well."""
+    less, more = load.case(3.0), load.times(factor).case(3.0)
+    for rule in SIZING:
+        few, many = rule.judge(less), rule.judge(more)
+        if many.finding is FindingKind.OVERPROVISIONED and many.options:
+            assert few.is_complaint or few.abstained, (rule.name, few.summary, many.summary)
+            if few.is_complaint:
+                assert proposals(many) <= proposals(few) | larger(many, few), rule.name
+
+
+def proposals(found: Finding) -> set[str]:
+    """Boards and slices by name, numbers as such."""
+    return {each.target for each in found.options}
+
+
+def larger(more: Finding, less: Finding) -> set[str]:
+    """Numbers under more load that are no smaller than those under less."""
+    least = min((int(each) for each in proposals(less) if each.isdecimal()), default=0)
+    return {each for each in proposals(more) if each.isdecimal() and int(each) >= least}

@@ -1,0 +1,87 @@
+"""The rule of services whose users wait for compute."""
+
+from dataclasses import replace
+
+import pytest
+
+from cases import case, window
+from readings import HOUR, gpu, reading, workload
+from rightsizer.advice.rules.compute_saturated import RULE
+from rightsizer.domain.finding import Action, FindingKind, Reason
+from rightsizer.domain.node import Node
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import Resource, State, Tier
+from rightsizer.domain.window import Window
+from rightsizer.domain.workload import WorkloadClass, WorkloadKind
+
+SERVER = replace(
+    workload(workload_class=WorkloadClass.SERVING),
+    kind=WorkloadKind.KUBERNETES,
+    namespace="production",
+)
+
+
+def saturated(hours: float, pressed: float | None = None) -> Window:
+    """Six hours, some of them at the limit, some of those with users who wait."""
+    return window(
+        {State.COMPUTE_BOUND: 6},
+        saturated={Resource.COMPUTE: round(hours * HOUR)},
+        pressed={} if pressed is None else {Resource.COMPUTE: round(pressed * HOUR)},
+    )
+
+
+def test_users_who_wait_make_a_service_underprovisioned() -> None:
+    """Another replica, by the requests that wait."""
+    found = RULE.judge(case([saturated(4.0, 1.5)], SERVER))
+    assert found.finding is FindingKind.UNDERPROVISIONED
+    assert found.reasons == (Reason.COMPUTE_SATURATED,)
+    assert found.action is Action.AUTOSCALE
+    assert found.summary == (
+        "GPU 0 of llama: SMs at their limit while users wait 25% of the last 6 h."
+    )
+    assert "metadata: {name: llama, namespace: production}" in found.instructions[0].text
+    assert 'num_requests_waiting{namespace="production"}' in found.instructions[0].text
+
+
+def test_a_service_without_replicas_needs_another_gpu() -> None:
+    """Nobody scales a service of the host."""
+    server = replace(SERVER, kind=WorkloadKind.SYSTEMD)
+    found = RULE.judge(case([saturated(4.0, 1.5)], server))
+    assert found.action is Action.CHANGE_GPU_TYPE
+
+
+@pytest.mark.parametrize(("hours", "is_complaint"), [(0.3, True), (0.29, False)])
+def test_a_twentieth_of_the_time_makes_a_finding(
+    hours: float,
+    is_complaint: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """As for every shortage."""
+    assert RULE.judge(case([saturated(4.0, hours)], SERVER)).is_complaint == is_complaint
+
+
+def test_a_saturated_job_is_well_used() -> None:
+    """Nobody waits for it but its owner, who would wait longer on less."""
+    found = RULE.judge(case([saturated(6.0, 3.0)], workload()))
+    assert found.finding is FindingKind.OPTIMIZED
+    assert found.summary == "GPU 0: SMs at their limit 100% of the time: well used."
+
+
+def test_a_saturated_service_that_nobody_asks_is_no_verdict() -> None:
+    """Only its engine knows whether users wait."""
+    judged = case([saturated(6.0)], SERVER)
+    assert RULE.judge(judged).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
+    asked = Node(readings={"GPU-0": reading(gpu(), 1.0, {Signal.REQUESTS_WAITING: 0.0})})
+    assert RULE.judge(replace(judged, node=asked)).finding is FindingKind.OPTIMIZED
+
+
+def test_a_service_with_room_is_well() -> None:
+    """Seldom at its limit."""
+    found = RULE.judge(case([saturated(1.0)], SERVER))
+    assert found.finding is FindingKind.OPTIMIZED
+
+
+def test_utilization_alone_says_nothing() -> None:
+    """A kernel may be resident on one SM."""
+    basic = replace(saturated(0.0), tiers={Tier.BASIC: 1})
+    found = RULE.judge(case([basic], SERVER))
+    assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)

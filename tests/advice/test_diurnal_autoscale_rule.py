@@ -1,0 +1,176 @@
+"""The rule of services whose load comes and goes by the hour."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from block_cases import BLOCKS_A_DAY, Course, at_hours, busy, case_of, past_of, steady, summed
+from cases import window
+from readings import HOUR, gpu
+from rightsizer.advice.rules import gpu_count
+from rightsizer.advice.rules.diurnal_autoscale import RULE
+from rightsizer.domain.finding import Action, FindingKind, Reason
+from rightsizer.domain.state import Resource, State
+from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+
+SERVICE = Workload(
+    "kubernetes:web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"
+)
+
+
+def replica(number: int, hours: tuple[int, int] = (8, 20)) -> Course:
+    """One of a group: busy by day at moments of its own."""
+
+    def course(block: int) -> dict[object, float]:
+        hour = block % BLOCKS_A_DAY // 12
+        is_day = hours[0] <= hour < hours[1]
+        return busy(0.3 if is_day and (block + number) % 4 else 0.0)
+
+    return course
+
+
+def test_service_that_sleeps_at_night_is_scaled_by_the_hour() -> None:
+    """One replica: none at night, one by day, and the manifest that does it."""
+    found = RULE.judge(case_of([at_hours(8, 20, 0.4)], 8, SERVICE))
+    assert found.finding is FindingKind.OVERPROVISIONED
+    assert found.reasons == (Reason.DIURNAL_AUTOSCALE,)
+    assert found.action is Action.AUTOSCALE
+    assert found.summary == (
+        "GPU 0 of chat: the load comes and goes by the hour; scaling with it would have taken "
+        "46% less GPU time and been short 0.0% of the time."
+    )
+    assert found.evidence["schedule"] == [
+        {"from_hour": 21, "to_hour": 8, "replicas": 0},
+        {"from_hour": 8, "to_hour": 21, "replicas": 1},
+    ]
+    assert found.confidence > 0.7
+
+
+def test_manifest_has_the_hours_and_the_names() -> None:
+    """It can be applied as it is."""
+    found = RULE.judge(case_of([at_hours(8, 20, 0.4)], 8, SERVICE))
+    (manifest,) = found.instructions
+    assert manifest.language == "yaml"
+    assert manifest.text == (
+        "# Nothing answers outside these hours: add a trigger on requests to wake it.\n"
+        "# Counts are of the replicas on this node; hours are UTC.\n"
+        "apiVersion: keda.sh/v1alpha1\n"
+        "kind: ScaledObject\n"
+        "metadata:\n"
+        "  name: chat\n"
+        "  namespace: web\n"
+        "spec:\n"
+        "  scaleTargetRef:\n"
+        "    name: chat\n"
+        "  minReplicaCount: 0\n"
+        "  maxReplicaCount: 1\n"
+        "  triggers:\n"
+        "    - type: cron\n"
+        "      metadata:\n"
+        "        timezone: Etc/UTC\n"
+        '        start: "55 7 * * *"\n'
+        '        end: "0 21 * * *"\n'
+        '        desiredReplicas: "1"\n'
+    )
+
+
+def test_other_owners_get_a_table() -> None:
+    """Nobody scales a container by a manifest of KEDA's."""
+    holder = replace(SERVICE, kind=WorkloadKind.CONTAINER)
+    (table,) = RULE.judge(case_of([at_hours(8, 20, 0.4)], 8, holder)).instructions
+    assert table.text == ("Replicas on this node:\n21:00-08:00 UTC: 0\n08:00-21:00 UTC: 1")
+
+
+def test_group_of_replicas_follows_its_load() -> None:
+    """Each GPU is a replica; fewer of them for good is not said."""
+    group = case_of([replica(number) for number in range(8)], 8, SERVICE)
+    found = RULE.judge(group)
+    assert found.action is Action.AUTOSCALE
+    assert found.evidence["replicas"] == 8
+    assert found.evidence["gpus_per_replica"] == 1
+    assert not gpu_count.RULE.judge(group).is_complaint
+
+
+def test_parts_of_one_model_are_one_replica() -> None:
+    """They are busy together, so half of them is no service at all."""
+    found = RULE.judge(case_of([at_hours(8, 20, 0.4)] * 4, 8, SERVICE))
+    assert found.is_complaint
+    assert found.evidence["replicas"] == 1
+    assert found.evidence["gpus_per_replica"] == 4
+
+
+def test_one_day_with_a_long_night_is_believed_less() -> None:
+    """What was seen once is no habit yet; savings are not spoken of."""
+    day = RULE.judge(case_of([replica(number) for number in range(8)], 1, SERVICE))
+    week = RULE.judge(case_of([replica(number) for number in range(8)], 8, SERVICE))
+    assert day.is_complaint
+    assert day.evidence["cycle_seen_again"] is False
+    assert day.confidence < 0.2 < week.confidence
+    assert day.savings.gpus_high is None
+
+
+@pytest.mark.parametrize("days", [1, 8])
+def test_steady_load_has_no_hours(days: int) -> None:
+    """However low it is."""
+    found = RULE.judge(case_of([steady(0.05)], days, SERVICE))
+    assert found.finding is FindingKind.OPTIMIZED
+    assert found.summary == "GPU 0: no cycle by the hour of the day."
+
+
+def test_half_a_day_is_no_verdict() -> None:
+    """The other half was not seen."""
+    found = RULE.judge(case_of([at_hours(8, 20, 0.4)], 0.5, SERVICE))
+    assert found.reasons == (Reason.INSUFFICIENT_DATA,)
+
+
+def test_unknown_class_is_no_verdict_and_a_job_has_no_hours() -> None:
+    """Nobody scales a batch job by the hour; of others somebody must say what they are."""
+    unknown = replace(SERVICE, workload_class=WorkloadClass.UNKNOWN)
+    job = replace(SERVICE, workload_class=WorkloadClass.BATCH)
+    night = [at_hours(8, 20, 0.4)]
+    assert RULE.judge(case_of(night, 8, unknown)).abstained is not None
+    assert RULE.judge(case_of(night, 8, job)).finding is FindingKind.OPTIMIZED
+
+
+def test_never_while_under_pressure() -> None:
+    """Whoever is short by day is not told of the night first."""
+    pressed = window(
+        {State.PRODUCTIVE: 192.0},
+        {Resource.COMPUTE: {0.9: 192.0}, Resource.MEMORY: {0.2: 192.0}},
+        pressed={Resource.COMPUTE: 20 * HOUR},
+    )
+    found = RULE.judge(case_of([at_hours(8, 20, 0.4)], 8, SERVICE, windows=[pressed]))
+    assert found.summary == "Under pressure, so not too large."
+
+
+@given(st.permutations(range(4)))
+@settings(max_examples=6, deadline=None)
+def test_permuted_devices_get_the_same_schedule(order: list[int]) -> None:
+    """The order in which a driver counts is nobody's merit."""
+    devices = [gpu(index) for index in order]
+    courses = [replica(index) for index in order]
+    found = RULE.judge(case_of(courses, 3, SERVICE, devices=devices))
+    usual = RULE.judge(case_of([replica(index) for index in range(4)], 3, SERVICE))
+    assert found.evidence["schedule"] == usual.evidence["schedule"]
+    assert found.id == usual.id
+    assert set(found.devices) == set(usual.devices)
+
+
+@given(st.integers(0, 3 * BLOCKS_A_DAY - 1), st.integers(1, 200))
+@settings(max_examples=8, deadline=None)
+def test_unknown_time_never_creates_advice(first: int, length: int) -> None:
+    """A gap is no quiet hour: a steady load stays one."""
+
+    def course(number: int) -> dict[object, float] | None:
+        return None if first <= number < first + length else busy(0.4)
+
+    assert not RULE.judge(case_of([course], 3, SERVICE)).is_complaint
+
+
+def test_past_of_a_group_is_its_sum() -> None:
+    """The helper of these tests sums like the accounts do."""
+    group = case_of([steady(0.25), steady(0.5)], 1, SERVICE)
+    parts = [window.blocks for window in group.windows]
+    assert past_of("x", summed(parts)).blocks() == group.remembered

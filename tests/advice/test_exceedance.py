@@ -1,0 +1,71 @@
+"""The risk that something smaller is too small at times, by blocks of five minutes."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from block_cases import BLOCKS_A_DAY, busy, case_of, steady
+from cases import case, window
+from readings import workload
+from rightsizer.advice.exceedance import group_risks, risks_beyond
+from rightsizer.advice.risk import rank_of
+from rightsizer.domain.block import Measure
+from rightsizer.domain.finding import Risk
+from rightsizer.domain.state import Resource, State
+
+COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
+
+
+def test_peaks_count_and_not_the_seconds_that_they_last() -> None:
+    """A block that peaks beyond the capacity would have hurt, whatever its mean is."""
+    found = case_of([steady(0.2, compute=0.1, memory=0.1)], 7, workload(), peak_ratio=4.0)
+    assert risks_beyond(found, {COMPUTE: 0.3, MEMORY: 0.5}) == {
+        "compute": Risk.HIGH,
+        "memory": Risk.VERY_LOW,
+    }
+
+
+def test_less_than_twenty_blocks_say_nothing() -> None:
+    """Two hours are 24 of them."""
+    for days, risk in ((2 / 24, Risk.MEDIUM), (1.5 / 24, Risk.UNKNOWN)):
+        found = case_of([steady(0.2, compute=0.1, memory=0.1)], days, workload())
+        assert risks_beyond(found, {COMPUTE: 0.5})["compute"] is risk
+
+
+def test_blocks_that_resemble_each_other_are_worth_less() -> None:
+    """A load that changes by the half day is a handful of samples, not two thousand."""
+
+    def halves(number: int) -> dict[Measure, float]:
+        return busy(0.2, compute=0.1 if number % BLOCKS_A_DAY < BLOCKS_A_DAY // 2 else 0.3)
+
+    for course, risk in ((halves, Risk.MEDIUM), (steady(0.2, compute=0.3), Risk.VERY_LOW)):
+        found = case_of([course], 7, workload())
+        assert risks_beyond(found, {COMPUTE: 0.5})["compute"] is risk
+
+
+def test_busiest_device_decides_and_one_alone_unknown_is_unknown() -> None:
+    """The board must do for each of them."""
+    small, large = steady(0.2, compute=0.1), steady(0.2, compute=0.4)
+    both = case_of([small, large], 7, workload())
+    assert risks_beyond(both, {COMPUTE: 0.3})["compute"] is Risk.HIGH
+    assert group_risks(both, 1)["compute"] is Risk.VERY_LOW
+    half = case_of([small, steady(0.2)], 7, workload())
+    assert risks_beyond(half, {COMPUTE: 0.3})["compute"] is Risk.UNKNOWN
+
+
+@pytest.mark.parametrize("capacity", [1.0, 2.5])
+def test_what_is_no_smaller_cannot_be_too_small(capacity: float) -> None:
+    """However little was seen; links that nobody measured are left out."""
+    found = case([window({State.PRODUCTIVE: 1.0})], workload())
+    assert risks_beyond(found, {MEMORY: capacity}) == {"memory": Risk.VERY_LOW}
+    assert risks_beyond(found, {Resource.NVLINK: 0.5, MEMORY: 0.5}) == {"memory": Risk.UNKNOWN}
+
+
+@given(st.floats(0.05, 0.95), st.floats(0.05, 0.95))
+@settings(max_examples=20, deadline=None)
+def test_more_room_is_never_more_risk(one: float, other: float) -> None:
+    """Monotone in the capacity."""
+    found = case_of([lambda number: busy(0.2, compute=number % 97 / 97)], 2, workload())
+    less, more = sorted((one, other))
+    risks = [risks_beyond(found, {COMPUTE: each})["compute"] for each in (less, more)]
+    assert rank_of(risks[0]) >= rank_of(risks[1])

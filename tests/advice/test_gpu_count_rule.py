@@ -1,0 +1,172 @@
+"""The rule of workloads that have more GPUs than work."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from block_cases import BLOCKS_A_DAY, Course, at_hours, busy, case_of, steady
+from cases import window
+from readings import GIBIBYTE, HOUR, gpu, workload
+from rightsizer.advice.rules.gpu_count import RULE
+from rightsizer.domain.finding import Action, Case, FindingKind, Reason
+from rightsizer.domain.state import Resource, State
+from rightsizer.domain.window import Window
+from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+
+JOB = workload()
+SERVICE = Workload(
+    "kubernetes:web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"
+)
+WORKING = steady(0.6, memory_bytes=40 * GIBIBYTE)
+UNUSED = steady(0.0, memory_bytes=0.5 * GIBIBYTE)
+DAYS = 3
+
+
+def test_gpu_that_was_never_used_is_too_many() -> None:
+    """A job too can do without it; it is named, and what to ask for is said."""
+    found = RULE.judge(case_of([WORKING, UNUSED, WORKING, UNUSED], DAYS, JOB))
+    assert found.finding is FindingKind.OVERPROVISIONED
+    assert found.reasons == (Reason.GPU_COUNT_OVERPROVISIONED,)
+    assert found.action is Action.REDUCE_GPU_COUNT
+    assert found.culprits == ("GPU-1", "GPU-3")
+    assert found.summary == (
+        "GPUs 1 and 3 of llama: never used for 3 d, while its other GPUs worked."
+    )
+    assert found.options[0].target == "2"
+    assert found.instructions[0].text == "#SBATCH --gpus=2"
+    assert found.savings.gpus_low == found.savings.gpus_high == 2.0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        steady(0.0, memory_bytes=2 * GIBIBYTE),
+        steady(0.02, memory_bytes=0.5 * GIBIBYTE),
+        steady(0.0),
+        lambda number: busy(0.5 if number == 700 else 0.0, memory_bytes=0.5 * GIBIBYTE),
+    ],
+    ids=["buffers", "some work", "memory unread", "worked once"],
+)
+def test_idle_rank_is_not_taken_away(other: Course) -> None:
+    """Whoever holds more than a context, or ever worked, is part of the job."""
+    assert not RULE.judge(case_of([WORKING, other], DAYS, JOB)).is_complaint
+
+
+def test_less_than_a_day_is_no_verdict() -> None:
+    """A rank may wait for hours."""
+    found = RULE.judge(case_of([WORKING, UNUSED], 0.9, JOB))
+    assert found.reasons == (Reason.INSUFFICIENT_DATA,)
+
+
+def test_all_idle_is_said_by_the_rule_of_idleness() -> None:
+    """None of them worked, so the number is not what is wrong."""
+    assert not RULE.judge(case_of([UNUSED, UNUSED], DAYS, JOB)).is_complaint
+
+
+def turns(number: int, of: int, mean: float = 0.2) -> Course:
+    """Busy while the others are not."""
+    return lambda block: busy(
+        mean if block % of == number else 0.0, compute=0.1, memory=0.1, memory_bytes=8 * GIBIBYTE
+    )
+
+
+def service_window(days: float, nvlink: float | None = 0.0) -> Window:
+    """What a replica needs, with its links measured or not."""
+    hours = 24.0 * days
+    links = {} if nvlink is None else {Resource.NVLINK: {nvlink: hours}}
+    demands = {Resource.COMPUTE: {0.1: hours}, Resource.MEMORY: {0.1: hours}} | links
+    return window({State.PRODUCTIVE: hours}, demands)
+
+
+def service(count: int = 8, days: float = 8, nvlink: float | None = 0.0, busy_at: int = 8) -> Case:
+    """Replicas of which one at a time has work."""
+    courses = [turns(number, busy_at) for number in range(count)]
+    return case_of(courses, days, SERVICE, windows=[service_window(days, nvlink)] * count)
+
+
+def test_replicas_that_are_never_needed_together_may_be_fewer() -> None:
+    """By the worst five minutes of a whole week, with a margin and a spare."""
+    found = RULE.judge(service())
+    assert found.action is Action.REDUCE_REPLICAS
+    assert found.evidence["replicas_needed_most"] == 1
+    assert found.options[0].target == "3"
+    assert found.instructions[0].text == "spec:\n  replicas: 3  # of those on this node\n"
+    assert set(found.options[0].risks) == {"compute", "memory"}
+
+
+def test_history_must_cover_a_cycle() -> None:
+    """A day is none; less than a week is believed less."""
+    assert RULE.judge(service(days=1.5)).reasons == (Reason.INSUFFICIENT_DATA,)
+    short, long = RULE.judge(service(days=4)), RULE.judge(service(days=8))
+    assert short.confidence_factors["cycle"] < 1
+    assert "cycle" not in long.confidence_factors
+
+
+@pytest.mark.parametrize("nvlink", [None, 0.2])
+def test_gpus_that_talk_to_each_other_stay_together(nvlink: float | None) -> None:
+    """Or that may: traffic that is not measured is not absent."""
+    assert not RULE.judge(service(nvlink=nvlink)).is_complaint
+
+
+def test_load_by_the_hour_never_gets_fewer_replicas() -> None:
+    """It gets a schedule."""
+
+    def by_day(number: int) -> Course:
+        day = at_hours(8, 20, 0.2)
+        return lambda block: busy(0.0) if block % 8 != number else day(block)
+
+    case = case_of(
+        [by_day(number) for number in range(8)], 8, SERVICE, windows=[service_window(8)] * 8
+    )
+    assert RULE.judge(case).summary.endswith("the load comes and goes by the hour.")
+
+
+def test_nothing_is_taken_from_whoever_is_under_pressure() -> None:
+    """An unused GPU among them may be a mistake of the software's, not of the number."""
+    pressed = replace(service_window(DAYS), pressed={Resource.COMPUTE: 24 * HOUR})
+    case = case_of([WORKING, UNUSED], DAYS, SERVICE, windows=[pressed, service_window(DAYS)])
+    assert RULE.judge(case).summary == "Under pressure, so not too many."
+
+
+def test_a_single_gpu_has_no_number() -> None:
+    """And neither has one that nobody holds."""
+    assert RULE.judge(case_of([UNUSED], DAYS, JOB)).finding is FindingKind.OPTIMIZED
+    assert RULE.judge(case_of([UNUSED], DAYS)).finding is FindingKind.OPTIMIZED
+
+
+@given(st.floats(0.01, 0.9), st.floats(1.0, 3.0))
+@settings(max_examples=6, deadline=None)
+def test_more_load_never_yields_fewer_replicas(mean: float, times: float) -> None:
+    """Whatever the load is."""
+
+    def proposed(load: float) -> int:
+        courses = [turns(number, 3, min(1.0, load)) for number in range(6)]
+        case = case_of(courses, 3, SERVICE, windows=[service_window(3)] * 6)
+        found = RULE.judge(case)
+        return int(found.options[0].target) if found.options else 6
+
+    assert proposed(mean) <= proposed(mean * times)
+
+
+@given(st.permutations(range(4)))
+@settings(max_examples=6, deadline=None)
+def test_permuted_devices_permute_the_advice(order: list[int]) -> None:
+    """The unused GPUs are the same ones."""
+    courses = {0: WORKING, 1: UNUSED, 2: WORKING, 3: WORKING}
+    devices = [gpu(index) for index in order]
+    found = RULE.judge(case_of([courses[index] for index in order], 2, JOB, devices=devices))
+    assert found.culprits == ("GPU-1",)
+    assert found.id == RULE.judge(case_of(list(courses.values()), 2, JOB)).id
+
+
+@given(st.integers(0, 2 * BLOCKS_A_DAY), st.integers(1, BLOCKS_A_DAY))
+@settings(max_examples=6, deadline=None)
+def test_unknown_time_never_creates_advice(first: int, length: int) -> None:
+    """What nobody saw was not unused."""
+
+    def course(number: int) -> dict[object, float] | None:
+        return None if first <= number < first + length else WORKING(number)
+
+    assert not RULE.judge(case_of([WORKING, course], 2, JOB)).is_complaint

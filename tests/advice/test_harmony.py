@@ -1,0 +1,163 @@
+"""What is said of one workload does not contradict itself."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cases import judgement
+from rightsizer.advice.harmony import harmonized
+from rightsizer.advice.judgement import Judgement
+from rightsizer.domain.finding import Action, FindingKind, Reason
+
+
+def said(rule: str, kind: FindingKind, reason: Reason, action: Action, **facts: Any) -> Judgement:
+    """A complaint that may become advice."""
+    return judgement(id=rule, rule=rule, finding=kind, reasons=(reason,), action=action, **facts)
+
+
+IDLE = said("idle", FindingKind.IDLE, Reason.IDLE_HELD, Action.RELEASE)
+STALL = said(
+    "hidden_stall",
+    FindingKind.INEFFICIENT,
+    Reason.HIDDEN_STALL,
+    Action.INVESTIGATE_STRAGGLER,
+)
+HOST = said("host_bound", FindingKind.INEFFICIENT, Reason.HOST_BOUND, Action.FIX_INPUT_PIPELINE)
+OVER = said(
+    "overprovisioned",
+    FindingKind.OVERPROVISIONED,
+    Reason.GPU_OVERPROVISIONED,
+    Action.CHANGE_GPU_TYPE,
+)
+COUNT = said(
+    "gpu_count",
+    FindingKind.OVERPROVISIONED,
+    Reason.GPU_COUNT_OVERPROVISIONED,
+    Action.REDUCE_GPU_COUNT,
+)
+AUTOSCALE = said(
+    "diurnal_autoscale",
+    FindingKind.OVERPROVISIONED,
+    Reason.DIURNAL_AUTOSCALE,
+    Action.AUTOSCALE,
+)
+UNDER = said(
+    "near_out_of_memory",
+    FindingKind.UNDERPROVISIONED,
+    Reason.GPU_MEMORY_UNDERPROVISIONED,
+    Action.CHANGE_GPU_TYPE,
+)
+ALL = (IDLE, STALL, HOST, OVER, COUNT, AUTOSCALE, UNDER)
+
+
+def opening(judgements: Sequence[Judgement]) -> set[str]:
+    """The rules whose findings may still become advice."""
+    return {each.finding.rule for each in harmonized(judgements) if each.may_open}
+
+
+@pytest.mark.parametrize(
+    ("judgements", "expected"),
+    [
+        ((OVER, UNDER), {"near_out_of_memory"}),
+        ((IDLE, HOST, OVER), {"idle"}),
+        ((IDLE, UNDER), {"idle", "near_out_of_memory"}),
+        ((IDLE, STALL), {"hidden_stall"}),
+        # Idleness that is none holds back nothing.
+        ((IDLE, STALL, HOST), {"hidden_stall", "host_bound"}),
+        ((AUTOSCALE, COUNT, OVER), {"diurnal_autoscale", "overprovisioned"}),
+        ((OVER, HOST), {"overprovisioned", "host_bound"}),
+        (ALL, {"hidden_stall", "host_bound", "near_out_of_memory"}),
+    ],
+)
+def test_one_finding_holds_back_another(
+    judgements: Sequence[Judgement], expected: set[str]
+) -> None:
+    """A stall comes before idleness, idleness before size, 'under' before 'over'."""
+    assert opening(judgements) == expected
+
+
+def test_what_is_held_back_names_what_holds_it_back_and_closes() -> None:
+    """A person sees why nothing is said, and advice from before goes."""
+    (over, _) = harmonized((OVER, UNDER))
+
+    assert over.finding.evidence["held_back"] == "near_out_of_memory (GpuMemoryUnderprovisioned)"
+    assert over.finding.is_complaint
+    assert (over.may_open, over.still_holds, over.is_held_back) == (False, False, True)
+
+
+def test_what_is_over_holds_back_nothing() -> None:
+    """A complaint of the long span that the last minutes do not support is history."""
+    gone = judgement(
+        id="u",
+        rule="near_out_of_memory",
+        finding=FindingKind.UNDERPROVISIONED,
+        may_open=False,
+        still_holds=False,
+    )
+    assert opening((OVER, gone)) == {"overprovisioned"}
+
+
+def test_workloads_do_not_speak_for_each_other() -> None:
+    """Another's shortage is no reason to keep what is too large."""
+    other = said(
+        "near_out_of_memory",
+        FindingKind.UNDERPROVISIONED,
+        Reason.GPU_MEMORY_UNDERPROVISIONED,
+        Action.CHANGE_GPU_TYPE,
+        key="slurm/other",
+    )
+    assert opening((OVER, other)) == {"overprovisioned", "near_out_of_memory"}
+
+
+def test_only_one_of_several_sizes_can_be_chosen() -> None:
+    """They share a group, which other workloads and other kinds of action do not."""
+    other = said("idle", FindingKind.IDLE, Reason.IDLE_HELD, Action.RELEASE, key="slurm/other")
+    groups = [each.finding.exclusive_group for each in harmonized((OVER, COUNT, HOST, other))]
+
+    assert groups[0] == groups[1]
+    assert groups[0] is not None
+    assert groups[2] is None
+    assert groups[3] not in (None, groups[0])
+
+
+@given(
+    st.lists(st.sampled_from(ALL), unique_by=lambda each: each.finding.rule).flatmap(
+        lambda chosen: st.tuples(st.just(chosen), st.permutations(chosen))
+    )
+)
+def test_the_order_of_the_rules_does_not_matter(
+    pair: tuple[list[Judgement], list[Judgement]],
+) -> None:
+    """Each finding ends the same, in its own place; 'over' never stands beside 'under'."""
+    one, other = pair
+    settled = harmonized(one)
+    assert sorted(settled, key=_rule) == sorted(harmonized(other), key=_rule)
+    assert [each.finding.rule for each in settled] == [each.finding.rule for each in one]
+    kinds = {each.finding.finding for each in settled if each.may_open}
+    assert not kinds >= {FindingKind.OVERPROVISIONED, FindingKind.UNDERPROVISIONED}
+    assert harmonized(settled) == settled
+
+
+def _rule(judged: Judgement) -> str:
+    return judged.finding.rule
+
+
+@pytest.mark.parametrize(
+    ("reasons", "rules"),
+    [
+        ((Reason.GPU_UNDERPROVISIONED, Reason.COMPUTE_SATURATED), {"compute_saturated"}),
+        ((Reason.GPU_UNDERPROVISIONED,), {"compute_saturated", "underprovisioned"}),
+    ],
+)
+def test_a_shortage_of_compute_is_told_once(reasons: tuple[Reason, ...], rules: set[str]) -> None:
+    """Two rules see it; where something else is short as well, both have something to say."""
+    under = FindingKind.UNDERPROVISIONED
+    saturated = said("compute_saturated", under, Reason.COMPUTE_SATURATED, Action.AUTOSCALE)
+    short = said("underprovisioned", under, Reason.GPU_UNDERPROVISIONED, Action.AUTOSCALE)
+    short = replace(short, finding=replace(short.finding, reasons=reasons))
+    assert opening([short, saturated]) == opening([saturated, short]) == rules
+    assert opening([short]) == {"underprovisioned"}

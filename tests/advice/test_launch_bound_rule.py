@@ -1,0 +1,58 @@
+"""The rule of kernels that are too small to fill the SMs."""
+
+import pytest
+
+from cases import case, window
+from readings import workload
+from rightsizer.advice.rules.launch_bound import RULE
+from rightsizer.domain.finding import Action, FindingKind, Reason
+from rightsizer.domain.state import Cause, State, Tier
+from rightsizer.domain.workload import WorkloadClass
+
+JOB = workload()
+LAUNCH, BUSY = State.LAUNCH_BOUND, State.PRODUCTIVE
+
+
+def test_small_kernels_are_inefficient() -> None:
+    """The remedy is to launch many at once."""
+    small = window({LAUNCH: 6}, waste_seconds={Cause.LAUNCH: 5.4 * 3600})
+    found = RULE.judge(case([small], JOB))
+    assert found.finding is FindingKind.INEFFICIENT
+    assert found.reasons == (Reason.LAUNCH_BOUND,)
+    assert found.action is Action.ENABLE_CUDA_GRAPHS
+    assert found.summary == (
+        "GPU 0 of llama: busy with kernels too small to fill the SMs 100% of 6 h of activity; "
+        "launching them is the limit."
+    )
+    assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, 0.9)
+    assert any('mode="reduce-overhead"' in each.text for each in found.instructions)
+
+
+def test_a_service_lets_its_engine_capture_graphs() -> None:
+    """It has no training step to compile."""
+    server = workload(workload_class=WorkloadClass.SERVING)
+    texts = [each.text for each in RULE.judge(case([window({LAUNCH: 6})], server)).instructions]
+    assert any("--enforce-eager" in text for text in texts)
+    assert not any("torch.compile" in text for text in texts)
+
+
+@pytest.mark.parametrize("tier", [Tier.POWER, Tier.BASIC])
+def test_without_profiling_it_cannot_be_told(tier: Tier) -> None:
+    """Small kernels look like large ones."""
+    found = RULE.judge(case([window({BUSY: 6}, tiers={tier: 1})], JOB))
+    assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
+
+
+def test_no_savings_at_low_confidence() -> None:
+    """Half of the time on a third of the coverage is a guess."""
+    hazy = RULE.judge(case([window({LAUNCH: 3.1, BUSY: 2.9, State.UNKNOWN: 12})], JOB))
+    assert hazy.is_complaint
+    assert hazy.savings.gpus_high is None
+
+
+def test_what_costs_little_is_left_alone() -> None:
+    """Bound by launches, yet nine tenths of each second are used all the same."""
+    used = window({LAUNCH: 6}, waste_seconds={Cause.LAUNCH: 0.05 * 6 * 3600})
+    found = RULE.judge(case([used], JOB))
+    assert not found.is_complaint
+    assert "that costs 5% of all time on GPU 0, too little to matter" in found.summary

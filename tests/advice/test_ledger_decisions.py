@@ -1,0 +1,99 @@
+"""What people and policies decide about advice."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from cases import after, judgement
+from rightsizer.advice.exclusion import Exclusion
+from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.ledger import Ledger
+from rightsizer.domain.advice import AdviceEventKind, AdviceState
+from rightsizer.domain.errors import UsageError
+from rightsizer.domain.finding import Reason
+
+ID = "aaaaaaaaaaaa"
+OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+YES = judgement()
+QUIET = judgement(id="nothing", may_open=False, still_holds=False)
+ABSTAINED = judgement(id="unknown", may_open=False, still_holds=None)
+
+
+def run(ledger: Ledger, judgements: Sequence[Judgement], minutes: float) -> list[AdviceEventKind]:
+    """What a run of the recommender changes."""
+    return [event.kind for event in ledger.update(judgements, after(minutes))]
+
+
+def opened() -> Ledger:
+    """A ledger with one piece of advice, opened at minute 0."""
+    ledger = Ledger()
+    assert run(ledger, [YES], 0) == [OPENED]
+    return ledger
+
+
+def state(ledger: Ledger) -> AdviceState:
+    """Where the advice stands."""
+    return next(advice.state for advice in ledger.advice() if advice.id == ID)
+
+
+@pytest.mark.parametrize("state_by_hand", [AdviceState.DISMISSED, AdviceState.SNOOZED])
+def test_somebody_says_why_and_for_how_long(state_by_hand: AdviceState) -> None:
+    """In place of the settings' month and week."""
+    ledger = opened()
+    ledger.act(ID, state_by_hand, "ada", after(5), why="launch on Friday", for_seconds=7200.0)
+    (advice,) = ledger.advice()
+    assert (advice.why, advice.actor, advice.expires) == ("launch on Friday", "ada", after(125))
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "for_seconds", "message"),
+    [
+        (AdviceState.SUCCEEDED, None, "cannot be made 'succeeded' by hand; choose one of claimed"),
+        (AdviceState.CLAIMED, 60.0, "advice is not claimed for a time"),
+        (AdviceState.SNOOZED, 0.0, "0 s is no time"),
+        (AdviceState.SNOOZED, float("nan"), "nan s is no time"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    by_hand: AdviceState, for_seconds: float | None, message: str
+) -> None:
+    """And changes nothing."""
+    ledger = opened()
+    before = ledger.records
+    with pytest.raises(UsageError, match=message):
+        ledger.act(ID, by_hand, "ada", after(5), for_seconds=for_seconds)
+    assert ledger.records == before
+
+
+def test_claim_can_be_taken_back() -> None:
+    """It asks for something again."""
+    ledger = opened()
+    ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
+    assert ledger.act(ID, AdviceState.ACTIVE, "ada", after(6)) is None
+    run(ledger, [QUIET], 10)
+    run(ledger, [QUIET], 20)
+    assert state(ledger) is AdviceState.EXPIRED
+
+
+def test_policy_dismisses_what_is_open_and_lets_nothing_open() -> None:
+    """Who, why and until when is told; once it is over, advice opens again."""
+    ledger = opened()
+    launch = Exclusion((Reason.IDLE_HELD,), until="2026-02-01", why="launch", actor="ada")
+    ignored = YES.under((launch,), after(5))
+    assert run(ledger, [ignored], 5) == [CLOSED]
+    (advice,) = ledger.advice()
+    assert (advice.state, advice.actor) == (AdviceState.DISMISSED, "ada")
+    assert advice.why == "ignored until 2026-02-01: launch (ada)"
+    assert run(ledger, [ignored], 10) == []
+    assert ledger.track_record.brier == {}
+    expires = launch.expires
+    assert expires is not None
+    assert ledger.update([YES.under((launch,), expires)], expires) != []
+
+
+def test_quiet_advice_falls_under_an_exclusion_too() -> None:
+    """Whatever its rule says now: the exclusion is about what it said."""
+    ledger = opened()
+    launch = Exclusion((Reason.IDLE_HELD,), why="launch")
+    assert run(ledger, [ABSTAINED.under((launch,), after(5))], 5) == [CLOSED]
+    assert state(ledger) is AdviceState.DISMISSED

@@ -1,0 +1,75 @@
+"""The rule of services that stream their weights all the time."""
+
+import pytest
+
+from cases import case, histogram, window
+from readings import HOUR, workload
+from rightsizer.advice.rules.memory_bandwidth_bound import RULE
+from rightsizer.domain.finding import Action, FindingKind, Reason, Severity
+from rightsizer.domain.state import Resource, State, Tier
+from rightsizer.domain.window import Window
+from rightsizer.domain.workload import WorkloadClass
+
+SERVER = workload(workload_class=WorkloadClass.SERVING)
+
+
+def decoding(hours: float, compute: float = 0.2, **facts: object) -> Window:
+    """Six hours, some of them at the limit of the memory."""
+    at_least = histogram({compute: 6})
+    times = {State.MEMORY_BANDWIDTH_BOUND: hours, State.PRODUCTIVE: 6 - hours}
+    return window(times, **{"compute_at_least": at_least, **facts})
+
+
+def test_a_service_with_compute_to_spare_takes_a_larger_batch() -> None:
+    """Nothing is freed by it, so that no savings are claimed; nobody waits, so it can wait."""
+    found = RULE.judge(case([decoding(5.0)], SERVER))
+    assert found.finding is FindingKind.INEFFICIENT
+    assert found.reasons == (Reason.MEMORY_BANDWIDTH_BOUND,)
+    assert found.action is Action.RAISE_BATCH
+    assert found.severity is Severity.LOW
+    assert found.savings.gpus_high is None
+    assert found.summary == (
+        "GPU 0 of llama: bound by memory traffic 83% of the last 6 h: "
+        "a larger batch would serve more for the same traffic."
+    )
+    assert "--max-num-seqs" in found.instructions[0].text
+
+
+def test_users_who_wait_make_it_short_of_bandwidth() -> None:
+    """A twentieth of the time."""
+    pressed = {Resource.MEMORY_BANDWIDTH: round(0.3 * HOUR)}
+    found = RULE.judge(case([decoding(5.0, pressed=pressed)], SERVER))
+    assert found.finding is FindingKind.UNDERPROVISIONED
+    assert "users wait, and a larger batch" in found.summary
+    assert found.severity is Severity.MEDIUM
+
+
+@pytest.mark.parametrize(
+    ("workload_class", "why"),
+    [
+        (WorkloadClass.BATCH, "a job at a limit of its GPU is well used"),
+        (WorkloadClass.UNKNOWN, "no service is known"),
+    ],
+)
+def test_others_at_their_limit_are_no_complaint(workload_class: WorkloadClass, why: str) -> None:
+    """It is how much of science works."""
+    found = RULE.judge(case([decoding(6.0)], workload(workload_class=workload_class)))
+    assert found.finding is FindingKind.OPTIMIZED
+    assert found.summary.endswith(f"{why}.")
+
+
+def test_a_batch_that_fills_the_compute_is_large_enough() -> None:
+    """More requests would only wait for the pipes."""
+    assert not RULE.judge(case([decoding(6.0, compute=0.7)], SERVER)).is_complaint
+
+
+def test_idle_time_counts() -> None:
+    """A replica that decodes for two hours of a day has no more requests to take together."""
+    quiet = window({State.MEMORY_BANDWIDTH_BOUND: 2, State.IDLE_HELD: 22})
+    assert not RULE.judge(case([quiet], SERVER)).is_complaint
+
+
+def test_without_profiling_it_cannot_be_told() -> None:
+    """The memory controller's share is of the current clock."""
+    found = RULE.judge(case([decoding(0.0, tiers={Tier.POWER: 1})], SERVER))
+    assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)

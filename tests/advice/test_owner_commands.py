@@ -1,0 +1,70 @@
+"""What an operator types to give GPUs back."""
+
+from dataclasses import replace
+
+import pytest
+
+from cases import case, window
+from readings import gpu
+from rightsizer.advice.owner_commands import give_back
+from rightsizer.domain.node import Node
+from rightsizer.domain.reading import Process, Reading
+from rightsizer.domain.state import State
+from rightsizer.domain.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
+
+IDLE = window({State.IDLE_HELD: 2.0})
+
+
+def held(kind: WorkloadKind, name: str, workload_class: WorkloadClass, **facts: str) -> Workload:
+    """Somebody who holds GPU 0."""
+    return Workload(f"{kind}:{name}", kind, name, workload_class, Allocator.UNKNOWN, **facts)
+
+
+K8S, SERVING = WorkloadKind.KUBERNETES, WorkloadClass.SERVING
+UNKNOWN = WorkloadClass.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("workload", "command"),
+    [
+        (
+            held(K8S, "chat", SERVING, namespace="web"),
+            "kubectl -n web scale deployment/chat --replicas=0",
+        ),
+        (
+            held(K8S, "ana", WorkloadClass.NOTEBOOK, namespace="lab", pod="ana-0"),
+            "kubectl -n lab delete pod ana-0",
+        ),
+        (
+            held(K8S, "train", WorkloadClass.BATCH, namespace="lab"),
+            "kubectl -n lab delete job train",
+        ),
+        (held(WorkloadKind.SLURM, "4711", WorkloadClass.BATCH), "scancel 4711"),
+        (held(WorkloadKind.SLURM, "my job", WorkloadClass.BATCH), "scancel --name='my job'"),
+        (held(WorkloadKind.CONTAINER, "vllm", UNKNOWN, container="a1b2"), "docker stop a1b2"),
+        (held(WorkloadKind.SYSTEMD, "chat.service", UNKNOWN), "systemctl stop chat.service"),
+    ],
+)
+def test_owner_decides_on_the_command(workload: Workload, command: str) -> None:
+    """With its real names, quoted where a shell would read them otherwise."""
+    (found,) = give_back(case([IDLE], workload))
+    assert (found.text, found.language) == (command, "sh")
+
+
+def test_processes_of_a_user_are_named() -> None:
+    """Those of its own GPUs, and only where nobody else is on them."""
+    user = held(WorkloadKind.USER, "ana", UNKNOWN)
+    processes = (Process(812), Process(77))
+    reading = Reading(gpu().uuid, 0, {}, processes=processes)
+    node = Node(readings={"GPU-0": reading}, holdings={"GPU-0": (Holding(user, 1.0),)})
+    (found,) = give_back(replace(case([IDLE], user), node=node))
+    assert found.text == "kill 77 812"
+    others = (Holding(user, 0.5), Holding(held(WorkloadKind.USER, "bo", UNKNOWN), 0.5))
+    shared = replace(node, holdings={"GPU-0": others})
+    assert give_back(replace(case([IDLE], user), node=shared)) == ()
+
+
+def test_nobody_to_ask_is_nothing_to_type() -> None:
+    """Whoever hands out empty GPUs has them already; a history knows no processes."""
+    assert give_back(case([IDLE])) == ()
+    assert give_back(case([IDLE], held(WorkloadKind.USER, "ana", UNKNOWN))) == ()

@@ -1,0 +1,122 @@
+"""The rule of PCIe links below what board and slot allow."""
+
+from dataclasses import replace
+
+import pytest
+
+from cases import case, window
+from readings import HOUR, gpu, workload
+from rightsizer.advice.rules.pcie_link_degraded import RULE
+from rightsizer.domain.finding import Action, Case, FindingKind, Reason
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import Condition, State
+from rightsizer.domain.topology import Bridge, Placement, Topology
+from standing_cases import around
+
+JOB = workload()
+NARROW = {"GPU-0": {Signal.PCIE_LINK_WIDTH: 8.0}}
+SLOW = {"GPU-0": {Signal.PCIE_LINK_GENERATION: 3.0}}
+
+
+def degraded(hours: float, active: float = 10.0, idle: float = 0.0) -> Case:
+    """Hours of a degraded link, at work and at rest."""
+    states = {State.PRODUCTIVE: active, State.IDLE_HELD: idle}
+    conditions = {Condition.PCIE_LINK_DEGRADED: round(hours * HOUR)}
+    return case([window(states, conditions=conditions)], JOB)
+
+
+def test_half_a_link_under_load_is_degraded() -> None:
+    """It says what is and what could be, and how to look and whom to drain."""
+    found = RULE.judge(around(degraded(10), NARROW))
+    assert found.finding is FindingKind.DEGRADED
+    assert found.reasons == (Reason.PCIE_LINK_DEGRADED,)
+    assert found.action is Action.RESEAT_OR_DRAIN
+    assert found.summary == (
+        "GPU 0 of llama: PCIe link below what board and slot allow 100% of the time at work: x8 "
+        "instead of x16."
+    )
+    links = found.evidence["links"]
+    assert isinstance(links, dict)
+    assert links["GPU-0"]["lost_bandwidth_ratio"] == 0.5
+    assert "pcie.link.width.current" in found.instructions[0].text
+
+
+def test_the_bridge_that_is_narrow_is_named_and_one_that_is_old_is_no_fault() -> None:
+    """The slot's maximum is nothing to reseat."""
+    bridges = (
+        Bridge("0000:17:00.0", 4, 8, 5, 16),
+        Bridge("0000:16:00.0", 4, 16, 4, 16),
+    )
+    placement = Placement("GPU-0", "0000:18:00.0", bridges=bridges, generation_maximum=5)
+    judged = around(degraded(10), NARROW, topology=Topology({"GPU-0": placement}))
+    found = RULE.judge(judged)
+    assert "narrow at bridge 0000:17:00.0" in found.summary
+    assert "bridge 0000:16:00.0 allows generation 4 at most, which is no fault" in found.summary
+    assert "lspci -vv -s 0000:18:00.0" in found.instructions[0].text
+
+
+def test_a_link_that_is_slow_at_rest_is_no_finding() -> None:
+    """Idle GPUs train their links down (NVSentinel#890)."""
+    found = RULE.judge(around(degraded(0, active=1, idle=9), SLOW))
+    assert not found.is_complaint
+    assert found.abstained is None
+
+
+def test_lanes_that_are_missing_at_rest_only_are_no_finding() -> None:
+    """What is left of the time beyond rest is what counts."""
+    assert not RULE.judge(around(degraded(9, active=1, idle=9), NARROW)).is_complaint
+    assert RULE.judge(around(degraded(10, active=1, idle=9), NARROW)).is_complaint
+
+
+def test_a_slow_link_counts_by_the_time_at_work() -> None:
+    """A GPU that works one hour of ten is as badly off in that hour."""
+    assert RULE.judge(around(degraded(1, active=1, idle=9), SLOW)).is_complaint
+
+
+@pytest.mark.parametrize(("hours", "is_complaint"), [(5.0, True), (4.99, False)])
+def test_half_of_the_time_at_work_makes_a_finding(
+    hours: float,
+    is_complaint: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """A link that trains up late is none."""
+    assert RULE.judge(around(degraded(hours), SLOW)).is_complaint == is_complaint
+
+
+def test_a_slot_of_an_older_generation_is_what_it_is() -> None:
+    """Board and slot allow generation 4 together, and that is what runs."""
+    slot = replace(degraded(0), devices=(gpu(0, pcie_generation_maximum=4),))
+    found = RULE.judge(around(slot, {"GPU-0": {Signal.PCIE_LINK_GENERATION: 4.0}}))
+    assert not found.is_complaint
+
+
+def test_without_both_ends_of_the_comparison_nobody_can_tell() -> None:
+    """A history, a link that is not read, a maximum that is assumed."""
+    assumed = replace(degraded(10), devices=(gpu(0, assumed=("pcie_width_maximum",)),))
+    for judged in (
+        degraded(10),
+        around(degraded(10), {"GPU-0": {Signal.PCIE_LINK_WIDTH: None}}),
+        around(assumed, NARROW),
+    ):
+        assert RULE.judge(judged).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
+
+
+def test_a_minute_at_work_is_needed() -> None:
+    """A short burst finds a link that has not trained up yet."""
+    assert not RULE.judge(around(degraded(0.01, active=0.01, idle=9), SLOW)).is_complaint
+
+
+def test_a_workload_at_rest_is_no_proof_of_a_mended_link() -> None:
+    """A pause in the work closes no advice; a whole link at rest does."""
+    resting = degraded(0, active=0.01, idle=0.2)
+    paused = RULE.judge(around(resting, NARROW))
+    assert paused.reasons == (Reason.INSUFFICIENT_DATA,)
+    mended = RULE.judge(around(resting))
+    assert not mended.is_complaint
+    assert mended.abstained is None
+
+
+def test_a_gpu_that_nobody_holds_has_nobody_to_slow_down() -> None:
+    """What was read of it as work, whatever it was, is over."""
+    free = replace(degraded(10), workload=None)
+    assert RULE.judge(around(free, NARROW, pids={"GPU-0": (7,)})).is_complaint
+    assert not RULE.judge(around(free, NARROW)).is_complaint

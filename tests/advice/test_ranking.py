@@ -1,0 +1,40 @@
+"""The order of options."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.advice.ranking import ranked
+from rightsizer.advice.risk import rank_of
+from rightsizer.domain.finding import Option, Risk, Savings
+
+
+def option(risk: Risk, gpus: float | None = None, dollars: float | None = None) -> Option:
+    """Something to do."""
+    savings = Savings(
+        gpus_low=gpus, gpus_high=gpus, dollars_per_hour_low=dollars, dollars_per_hour_high=dollars
+    )
+    return Option(f"{risk} {gpus} {dollars}", risk, savings=savings)
+
+
+def test_safest_first_then_what_saves_most() -> None:
+    """What nobody knows is as bad as what hurts."""
+    low, more, unknown = option(Risk.LOW, 1.0), option(Risk.LOW, 2.0), option(Risk.UNKNOWN, 9.0)
+    high, safe = option(Risk.HIGH, 3.0), option(Risk.VERY_LOW, 0.1)
+    assert ranked([low, unknown, high, more, safe]) == (safe, more, low, unknown, high)
+
+
+def test_money_decides_where_all_have_a_price() -> None:
+    """Otherwise GPUs do, for one without a price saves no less."""
+    cheap, dear = option(Risk.LOW, 2.0, 1.0), option(Risk.LOW, 1.0, 5.0)
+    assert ranked([cheap, dear]) == (dear, cheap)
+    assert ranked([cheap, dear, option(Risk.LOW, 0.5)])[0] == cheap
+
+
+@given(st.lists(st.sampled_from(Risk), max_size=8))
+def test_nothing_is_lost_and_equals_keep_their_order(risks: list[Risk]) -> None:
+    """The mildest step is given first."""
+    given_options = [Option(str(at), risk) for at, risk in enumerate(risks)]
+    found = ranked(given_options)
+    assert sorted(found, key=given_options.index) == given_options
+    keys = [(rank_of(each.risk), given_options.index(each)) for each in found]
+    assert keys == sorted(keys)

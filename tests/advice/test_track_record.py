@@ -1,0 +1,77 @@
+"""How advice fared: outcomes, savings, and whether confidence kept its word."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cases import NOW, finding
+from rightsizer.advice.track_record import TrackRecord, TrackSettings
+from rightsizer.domain.advice import Advice, AdviceState
+
+ADVICE = Advice(finding(), AdviceState.SUCCEEDED, NOW, NOW)
+KEY = ("idle", "IdleHeld")
+
+
+def answered(*answers: tuple[float, bool], settings: TrackSettings | None = None) -> TrackRecord:
+    """A record of advice by its confidence, and whether it was right."""
+    record = TrackRecord((), settings)
+    for confidence, was_right in answers:
+        record.answered(ADVICE, confidence, was_right=was_right)
+    return record
+
+
+def test_outcomes_and_savings_add_up() -> None:
+    """Outcomes by reason and end, GPU-hours by rule."""
+    record = TrackRecord()
+    record.ended(ADVICE)
+    record.ended(ADVICE)
+    record.saved(ADVICE, 12.0, 3600.0)
+    record.saved(ADVICE, 3.0, 0.0)
+
+    assert record.outcomes == {("IdleHeld", "succeeded"): 2}
+    assert record.realized_gpu_hours == {"idle": 15.0}
+    assert record.tallies[0].realized_joules == 3600.0
+    assert TrackRecord(record.tallies).outcomes == record.outcomes
+
+
+def test_brier_score_is_the_mean_squared_error_of_the_confidence() -> None:
+    """0 is clairvoyance, a quarter a coin; without an answer there is none."""
+    assert answered((0.9, True), (0.5, False)).brier == {"idle": pytest.approx((0.01 + 0.25) / 2)}
+    record = TrackRecord()
+    record.ended(ADVICE)
+    assert record.brier == {}
+
+
+def test_reason_that_is_wrong_too_often_must_be_surer() -> None:
+    """Twenty answers, and the confidence from which on seven of ten were right."""
+    doubtful = [(0.62, False)] * 10
+    sure = [(0.82, True)] * 9
+    assert answered(*doubtful, *sure).floors == {}
+    record = answered(*doubtful, *sure, (0.82, False))
+    assert record.floors == {KEY: 0.65}
+    assert record.floor(*KEY) == 0.65
+    assert record.floor("idle", "IdleEmpty") == 0.0
+
+
+def test_reason_that_is_always_wrong_may_win_back_trust() -> None:
+    """It has to be nearly certain, and is not silenced for ever."""
+    assert answered(*[(0.99, False)] * 20).floor(*KEY) == 0.95
+
+
+def test_operator_may_forgo_floors() -> None:
+    """They are told as a suggestion then."""
+    record = answered(*[(0.6, False)] * 20, settings=TrackSettings(raises_floors=False))
+    assert record.floor(*KEY) == 0.0
+    assert record.floors == {KEY: 0.95}
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=60))
+def test_advice_above_the_floor_was_right_often_enough(answers: list[tuple[float, bool]]) -> None:
+    """Or the floor is the highest there is; and Brier's score is a share."""
+    record = answered(*answers)
+    floor = record.floor(*KEY)
+    above = [was_right for confidence, was_right in answers if int(confidence * 20) / 20 >= floor]
+    assert 0.0 <= floor <= 0.95
+    if len(answers) >= 20 and floor < 0.95:
+        assert sum(above) >= 0.7 * len(above)
+    assert all(0.0 <= score <= 1.0 for score in record.brier.values())

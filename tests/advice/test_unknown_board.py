@@ -1,0 +1,35 @@
+"""GPUs that the catalogue does not know: told with what their driver says."""
+
+import pytest
+
+from readings import gpu
+from rightsizer.advice.unknown_board import unknown_board
+from rightsizer.domain.device import Device
+
+
+def test_a_board_that_is_known_needs_no_words() -> None:
+    """Its figures speak."""
+    assert unknown_board(gpu()) == ""
+
+
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [
+        (
+            gpu(board=None, name="R300", architecture="Rubin", facts={"cores": "20000"}),
+            (
+                "R300 is unknown to the catalogue (its driver says: Rubin, 80.0 GiB, 700 W, 20000"
+                " cores); describe it in catalogue.boards_file"
+            ),
+        ),
+        (
+            Device("GPU-0", 0),
+            "the GPU is unknown to the catalogue; describe it in catalogue.boards_file",
+        ),
+    ],
+)
+def test_what_the_driver_says_is_told_and_what_it_does_not_is_left_out(
+    device: Device, told: str
+) -> None:
+    """With the remedy."""
+    assert unknown_board(device) == told

@@ -1,0 +1,63 @@
+"""What one run of all rules costs over thirty days of the eight-GPU node."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from benchmarks.options import Options
+from benchmarks.past import one_day
+from measured import Figure, quantile
+from rightsizer.accounting.accounts import AccountingSettings, Accounts
+from rightsizer.advice.rules import RULES
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.domain.window import Window
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.policy import Guidance
+from rightsizer.runtime.recommender_run import Recommender
+
+__all__ = ["measure", "thirty_days"]
+
+_DAY: Final = 86400 * NANOSECONDS_PER_SECOND
+_DAYS: Final = 30
+_RUNS: Final = 5
+_MOST_MILLISECONDS: Final = 200.0
+
+
+def measure(_: Options) -> Iterator[Figure]:
+    """The median of some runs, each of which reads the past anew."""
+    end = time.time_ns()
+    end -= end % (3600 * NANOSECONDS_PER_SECOND)
+    recommender = Recommender(thirty_days(end), RULES, Guidance(), FastClock(end))
+    took = 1e3 * quantile((_seconds(recommender) for _ in range(_RUNS)), 0.5)
+    what = f"one run of the rules over {_DAYS} days of eight GPUs"
+    yield Figure(what, took, "ms", _MOST_MILLISECONDS, f"{len(RULES)} rules")
+
+
+def thirty_days(end: Nanoseconds) -> Accountant:
+    """Accounts of the same simulated day, over and over, with holders who stayed."""
+    accounts, windows = Accounts(), list[Window]()
+    for snapshot in one_day(end):
+        accounts.post(snapshot)
+        windows += accounts.take_closed()
+    known = [replace(each, held_since=end - _DAYS * _DAY) for each in accounts.known_devices()]
+    shifted = (
+        replace(
+            window,
+            start=window.start - day * _DAY,
+            end=window.end - day * _DAY,
+            blocks=window.blocks.shifted(-day * _DAY),
+        )
+        for day in reversed(range(_DAYS))
+        for window in windows
+    )
+    accountant = Accountant(AccountingSettings(), ())
+    accountant.restore(known, shifted)
+    return accountant
+
+
+def _seconds(recommender: Recommender) -> float:
+    started = time.perf_counter()
+    recommender.run(frozenset())
+    return time.perf_counter() - started

@@ -1,0 +1,60 @@
+"""What is right of sizes, sharing and forecasts: no truth of a tick tells, so a person has to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rightsizer.domain.finding import Reason
+from rightsizer.edge.yaml import load_yaml
+
+__all__ = ["EVERYWHERE", "FILE", "Label", "Labels"]
+
+FILE: Final = Path(__file__).parent / "advice_labels.yaml"
+EVERYWHERE: Final = "everywhere"
+"""Stands for a scenario's name, and for a workload's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Of one workload."""
+
+    expected: frozenset[Reason] = frozenset()
+    """Any of them is as right; one of them must come."""
+    tolerated: frozenset[Reason] = frozenset()
+    """Neither right nor wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Of all workloads, by the names of scenario and workload."""
+
+    of: Mapping[tuple[str, str], Label] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path = FILE) -> "Labels":
+        """Those of a file."""
+        data = load_yaml(path.read_text(encoding="utf-8"), path.name).data
+        return cls(
+            {
+                (scenario, workload): Label(*(_reasons(entry, kind) for kind in _KINDS))
+                for scenario, workloads in data.items()
+                for workload, entry in workloads.items()
+            }
+        )
+
+    def label(self, scenario: str, workload: str) -> Label:
+        """What is labeled of a workload, with what holds everywhere."""
+        keys = [(scenario, workload), (scenario, EVERYWHERE), (EVERYWHERE, EVERYWHERE)]
+        found = [self.of[key] for key in keys if key in self.of]
+        return Label(
+            frozenset().union(*(each.expected for each in found)),
+            frozenset().union(*(each.tolerated for each in found)),
+        )
+
+
+_KINDS: Final = ("expected", "tolerated")
+
+
+def _reasons(entry: Mapping[str, list[str]], kind: str) -> frozenset[Reason]:
+    return frozenset(map(Reason, entry.get(kind, ())))

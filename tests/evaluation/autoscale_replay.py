@@ -1,0 +1,215 @@
+"""A fleet as one group: what fewer replicas, or following the load, would have meant.
+
+Each pod is a replica. The figures come straight from the rows; the verdicts from the product's
+rules, over one case whose devices are the pods of the fleet.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from evaluation.fleet_group import Group, group_of
+from evaluation.fleet_trace import Fleet, accounts_of, pods
+from measured import quantile, table
+from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
+from rightsizer.advice.rules import RULES
+from rightsizer.domain.finding import Action, Case, Finding, Reason
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+
+__all__ = [
+    "FOLLOWERS",
+    "Follower",
+    "Outcome",
+    "evaluate",
+    "fleet_case",
+    "follow",
+    "ours",
+    "published",
+    "static_headroom",
+    "verdict",
+]
+
+_MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
+_HIGH: Final = 0.99
+_ROOM: Final = 1.15
+_REFERENCE: Final = 110
+"""Replicas of the whole fleet, from which the published additions come."""
+_FLEET: Final = Workload("recorded/fleet", WorkloadKind.RECORDED, "fleet", WorkloadClass.SERVING)
+_LONG: Final = 20 * 60 * _MINUTE
+_FEW: Final = 16
+_DAYS: Final = 4
+_FORBIDDEN: Final = frozenset({Action.REDUCE_GPU_COUNT, Action.REDUCE_REPLICAS})
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """A rule for the number of replicas, by the most that were busy of late."""
+
+    name: str
+    minutes: int
+    replicas: Callable[[int, int], int]
+    """How many to have, by the most that were busy and the size of the fleet."""
+    lag_minutes: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What following would have meant."""
+
+    saved_ratio: float
+    """Of the replicas' hours."""
+    saved_hours: float
+    short_ratio: float
+    """Of the moments."""
+
+
+def published(minutes: int, factor: float, extra: int) -> Follower:
+    """A rule of the whole fleet, whose addition is brought to the size of this one."""
+
+    def replicas(most: int, size: int) -> int:
+        return math.ceil(most * factor) + math.ceil(extra * size / _REFERENCE)
+
+    name = f"most in {minutes} min x {factor:g} + {extra} of {_REFERENCE}"
+    return Follower(name, minutes, replicas)
+
+
+def ours(settings: ScalingSettings) -> Follower:
+    """The product's way to follow a load."""
+    return Follower(
+        "Rightsizer's",
+        round(settings.lookback_seconds / 60),
+        lambda most, size: replicas_for(most, size, settings),
+        round(settings.lag_seconds / 60),
+    )
+
+
+FOLLOWERS: Final = (
+    ours(ScalingSettings()),
+    published(30, 1.35, 5),
+    published(30, 1.2, 4),
+    published(15, 1.2, 2),
+)
+
+
+def follow(group: Group, rule: Follower) -> Outcome:
+    """What a rule would have kept, and when it would have lacked a replica.
+
+    While it cannot look back as far as it should, it keeps all.
+    """
+    back, lag = (each * _MINUTE // group.step for each in (rule.minutes, rule.lag_minutes))
+    size = max(group.held)
+    kept = short = 0
+    for at, (held, busy) in enumerate(zip(group.held, group.busy, strict=True)):
+        seen = group.busy[at - lag - back : at - lag + 1] if at >= lag + back else ()
+        given = min(held, rule.replicas(max(seen), size)) if seen else held
+        kept += given
+        short += busy > given
+    there = sum(group.held)
+    hours = (there - kept) * group.step / (60 * _MINUTE)
+    return Outcome(1.0 - kept / there, hours, short / len(group.held))
+
+
+def static_headroom(group: Group) -> float:
+    """Part of the largest fleet that nobody ever needs, with room to spare."""
+    return 1.0 - quantile(group.busy, _HIGH) * _ROOM / max(group.held)
+
+
+def fleet_case(folder: Path, names: frozenset[str], days: int = 1) -> Case:
+    """The case of the whole trace whose devices are some pods, all held by one service."""
+    accounts = accounts_of(folder, Fleet(_FLEET, names), days)
+    return next(case for case in accounts.cases(None, 0) if case.workload is not None)
+
+
+def evaluate(folder: Path) -> Iterator[str]:
+    """Savings and shortage by the rows, then what every rule says of the fleet."""
+    group = group_of(pods(folder))
+    yield (
+        f"At most {max(group.held)} pods at once, {max(group.busy)} of them busy at the peak and "
+        f"{min(group.busy)} at the quietest. Static headroom, 1 - P99(busy) x {_ROOM} / N: "
+        f"{static_headroom(group):.1%}.\n"
+    )
+    headings = ("replicas, 5 min late", "saved", "pod hours saved", "time short", "minutes short")
+    yield table(map(partial(_outcome, group), FOLLOWERS), headings)
+    yield "\nEvery rule on the fleet as one service, with its confidence:\n"
+    told = {pod.name: len(pod.times) * group.step for pod in pods(folder)}
+    judged = {name: _judge(fleet_case(folder, names, days)) for name, names, days in _views(told)}
+    yield from _told_of(judged)
+    yield f"\n{verdict([*judged.values()])}\n"
+
+
+def _judge(case: Case) -> list[Finding]:
+    return [rule.judge(case) for rule in RULES]
+
+
+def _views(told: Mapping[str, Nanoseconds]) -> Iterator[tuple[str, frozenset[str], int]]:
+    """Ways to see the fleet: its pods, and how often its day comes.
+
+    Pods that pass by make rules abstain for lack of telemetry, and so does a single day.
+    """
+    yield f"all {len(told)} pods", frozenset(told), 1
+    lasting = [name for name, time in told.items() if time >= _LONG]
+    if lasting:
+        yield f"{len(lasting)} pods of 20 h", frozenset(lasting), 1
+        few = lasting[:_FEW]
+        yield f"{len(few)} of them, the same day {_DAYS} times", frozenset(few), _DAYS
+
+
+def _told_of(judged: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
+    """A line for each rule; those that always abstain for want of telemetry share one."""
+    lines = [*zip(*judged.values(), strict=True)]
+    silent = [found for found in lines if all(each.abstained is not None for each in found)]
+    yield table(
+        (
+            (found[0].rule, *(f"{_words(each)}, {each.confidence:.2f}" for each in found))
+            for found in lines
+            if found not in silent
+        ),
+        ("rule", *judged),
+    )
+    names = ", ".join(found[0].rule for found in silent) or "none"
+    yield f"\nRules that always abstain, for want of telemetry: {names}."
+
+
+def _outcome(group: Group, rule: Follower) -> tuple[str, ...]:
+    found = follow(group, rule)
+    minutes = found.short_ratio * len(group.held) * group.step / _MINUTE
+    return (
+        rule.name,
+        f"{found.saved_ratio:.1%}",
+        f"{found.saved_hours:.0f}",
+        f"{found.short_ratio:.2%}",
+        f"{minutes:.0f}",
+    )
+
+
+def _words(finding: Finding) -> str:
+    if finding.abstained is not None:
+        return f"abstains: {finding.abstained}"
+    if not finding.is_complaint:
+        return "nothing to say"
+    return f"{', '.join(finding.reasons)} ({finding.action})"
+
+
+def verdict(judged: Sequence[Sequence[Finding]]) -> str:
+    """The promise of this fleet, for each way to see it."""
+    complaints = [[finding for finding in found if finding.is_complaint] for found in judged]
+    says = all(
+        any(Reason.DIURNAL_AUTOSCALE in finding.reasons for finding in found)
+        for found in complaints
+    )
+    against = sorted(
+        {
+            finding.rule
+            for found in complaints
+            for finding in found
+            if {finding.action, *(option.action for option in finding.options)} & _FORBIDDEN
+        }
+    )
+    return (
+        f"`DiurnalAutoscale` is said: {'pass' if says else 'FAIL'}. Nobody says fewer replicas or "
+        f"GPUs for good: {'FAIL: ' + ', '.join(against) if against else 'pass'}."
+    )

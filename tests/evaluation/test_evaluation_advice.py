@@ -1,0 +1,55 @@
+"""Advice on labeled scenarios: what is due comes, on each tier that can tell, and nothing else."""
+
+from typing import Final
+
+import pytest
+
+from evaluation.advice_stream import Outcome
+from evaluation.findings import Stream, live
+from evaluation.options import FIRST_SCORED_SEED, SCENARIOS
+from rightsizer.domain.state import Tier
+
+TICK: Final = 301.0
+WHOLE: Final[Stream] = (Tier.PROFILING, False)
+BASIC: Final[Stream] = (Tier.BASIC, False)
+
+
+@pytest.fixture(scope="module")
+def filler() -> dict[Stream, Outcome]:
+    """Two idle GPUs until eight, and a loop on two SMs that pretends to work from then on."""
+    return live(str(SCENARIOS / "filler-kernel.yaml"), FIRST_SCORED_SEED, TICK)
+
+
+def test_what_is_due_is_said_and_nothing_else(filler: dict[Stream, Outcome]) -> None:
+    """Disturbed or not, where the telemetry tells."""
+    for stream, outcome in filler.items():
+        assert outcome.scores.expected.total() >= 2, stream
+        assert (outcome.scores.precision, outcome.scores.recall) == (1.0, 1.0), stream
+        assert not outcome.scores.flaps.total(), stream
+
+
+def test_a_stall_is_due_where_power_or_profiling_is_read(filler: dict[Stream, Outcome]) -> None:
+    """Utilization alone cannot tell, so that nobody asks for it there, and the rule is silent."""
+    rules = {stream: {case.rule for case in filler[stream].scores.expected} for stream in filler}
+
+    assert "hidden_stall" in rules[WHOLE]
+    assert "hidden_stall" not in rules[BASIC]
+    silences = filler[BASIC].scores.silences
+    assert silences["hidden_stall", True] > 0
+    assert not silences["hidden_stall", False]
+
+
+def test_confidence_keeps_its_word(filler: dict[Stream, Outcome]) -> None:
+    """Within what was promised of the calibration error."""
+    for stream, outcome in filler.items():
+        assert outcome.complaints.findings > 0, stream
+        assert outcome.complaints.calibration_error < 0.1, stream
+
+
+def test_a_lost_gpu_is_no_idle_one() -> None:
+    """It reads as nothing; what is said of it is that it is unwell."""
+    found = live(str(SCENARIOS / "lost-gpu.yaml"), FIRST_SCORED_SEED, TICK)
+
+    for stream, outcome in found.items():
+        assert not outcome.scores.false.total(), stream
+        assert all(case.rule != "idle" for case in outcome.scores.right), stream

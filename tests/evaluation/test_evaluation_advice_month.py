@@ -1,0 +1,74 @@
+"""A month of a node: advice opens, is acted on, verified and closed; annotations match."""
+
+from typing import Final
+
+import pytest
+
+from evaluation.long_run import Month, Wall, live_a_month
+from rightsizer.domain.advice import AdviceEventKind, AdviceState
+from rightsizer.publish.grafana.note import Note
+from rightsizer.publish.grafana.outbox import MemoryOutbox
+
+TICK_SECONDS: Final = 900.0
+RUN_EVERY_SECONDS: Final = 6 * 3600.0
+GPUS: Final = 3
+"""Those of the healthy job, of the starved one, and of the notebook."""
+
+
+@pytest.fixture(scope="module")
+def month() -> Month:
+    """All thirty days, with coarse ticks; `make eval` takes one a minute."""
+    return live_a_month(gpus=GPUS, tick_seconds=TICK_SECONDS, run_every_seconds=RUN_EVERY_SECONDS)
+
+
+def test_what_is_mended_after_a_claim_is_verified(month: Month) -> None:
+    """Claimed on day 5, mended on day 9; it comes back on day 23 and is said to."""
+    days = {kind: month.days_of(kind, "image-train") for kind in AdviceEventKind}
+
+    assert days[AdviceEventKind.OPENED] == {"HostBound": (1, 23)}
+    assert days[AdviceEventKind.CLOSED] == {"HostBound": (9,)}
+    (verified,) = days[AdviceEventKind.VERIFIED]["HostBound"]
+    assert verified in range(9, 23)
+    assert days[AdviceEventKind.REGRESSED] == {"HostBound": (23,)}
+
+
+def test_who_leaves_and_comes_back_is_told_again(month: Month) -> None:
+    """A notebook is away from day 12 to 22, and as idle as before when it is back."""
+    opened = month.days_of(AdviceEventKind.OPENED, "notebook-ana")["IdleHeld"]
+
+    assert opened == (1, 22)
+
+
+def test_nothing_is_said_of_the_healthy_job(month: Month) -> None:
+    """Of all those thirty days."""
+    assert not month.days_of(AdviceEventKind.OPENED, "llm-pretrain")
+
+
+def test_annotations_are_the_advice_and_its_points(month: Month) -> None:
+    """One region each, ended when the advice closed, and one point for each turn."""
+    told = month.count(AdviceEventKind.OPENED) + month.points
+
+    assert len(month.wall.annotations) == told > 0
+    assert (month.wall.twice, month.wall.unknown) == (0, 0)
+    is_open = {advice.id for advice in month.ledger.advice() if advice.is_open}
+    assert month.wall.open_regions == is_open
+
+
+def test_it_neither_nags_nor_flaps(month: Month) -> None:
+    """The promise is one flap in twenty days of an entity."""
+    assert month.flaps / month.entity_days < 0.05
+    assert all(advice.state is not AdviceState.SNOOZED for advice in month.ledger.advice())
+
+
+def test_the_wall_sees_what_is_told_twice_or_ends_without_a_beginning() -> None:
+    """Else the counts above could not fail."""
+    wall, outbox = Wall(), MemoryOutbox()
+    tags = ("rightsizer", "advice:x", "event:opened")
+    opened = Note("x", "opened", 1, 1, tags, "")
+    closed = Note("x", "closed", 2, 3, tags, "")
+    outbox.put([opened, opened, closed])
+    wall.take(outbox)
+
+    assert (wall.twice, wall.unknown, len(wall.annotations)) == (1, 1, 2)
+    assert wall.open_regions == {"x"}
+    assert not outbox.pending()
