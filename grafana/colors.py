@@ -2,9 +2,25 @@
 
 from typing import Final
 
-from rightsizer.domain.state import Cause, State
+from rightsizer.domain.state import Cause, Condition, State
 
-__all__ = ["CAUSE_COLORS", "STATE_COLORS"]
+__all__ = [
+    "AMBER",
+    "BLUE",
+    "CAUSE_COLORS",
+    "CONDITION_COLORS",
+    "GRAY",
+    "GREEN",
+    "RED",
+    "STATE_COLORS",
+    "USED_COLOR",
+]
+
+BLUE: Final = "#5794F2"
+GREEN: Final = "#73BF69"
+AMBER: Final = "#FF9830"
+RED: Final = "#E02F44"
+GRAY: Final = "#8E8E8E"
 
 STATE_COLORS: Final[dict[str, str]] = {
     State.COMPUTE_BOUND: "#159a81",
@@ -19,6 +35,8 @@ STATE_COLORS: Final[dict[str, str]] = {
     State.IDLE_EMPTY: "#2f4a6b",
     State.UNKNOWN: "#3d4653",
 }
+USED_COLOR: Final = STATE_COLORS[State.COMPUTE_BOUND]
+"""Of the time or energy that was put to use, beside the causes of waste."""
 
 CAUSE_COLORS: Final[dict[str, str]] = {
     Cause.LAUNCH: STATE_COLORS[State.LAUNCH_BOUND],
@@ -29,4 +47,16 @@ CAUSE_COLORS: Final[dict[str, str]] = {
     Cause.IDLE: STATE_COLORS[State.IDLE_HELD],
     Cause.HEADROOM: STATE_COLORS[State.IDLE_EMPTY],
     Cause.THROTTLED: "#e6522c",
+}
+
+CONDITION_COLORS: Final[dict[str, str]] = {
+    Condition.POWER_THROTTLED: "#f0883e",
+    Condition.THERMAL_THROTTLED: "#e6522c",
+    Condition.HARDWARE_SLOWDOWN: "#b3261e",
+    Condition.PCIE_LINK_DEGRADED: STATE_COLORS[State.PCIE_BOUND],
+    Condition.NUMA_MISPLACED: "#a371f7",
+    Condition.NEAR_OUT_OF_MEMORY: STATE_COLORS[State.HIDDEN_STALL],
+    Condition.NO_TENSOR_CORES: "#6e7f94",
+    Condition.RANK_IMBALANCE: "#d2a8ff",
+    Condition.NETWORK_BOUND: "#58a6ff",
 }

@@ -1,227 +1,245 @@
-"""Builders for panels, and their places in a grid of 24 columns."""
+"""One function for each kind of panel; what is special about a panel is set on what it returns.
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias
+All come with a size: a full row is 24 columns, of 60 pixels each on a screen of 1440.
+"""
 
-from grafana.queries import DATASOURCE, Json
+from collections.abc import Mapping
+from typing import Final, TypeAlias, TypeVar
+
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    heatmap,
+    stat,
+    statetimeline,
+    table,
+    text,
+    timeseries,
+)
+from grafana_foundation_sdk.builders.common import (
+    GraphThresholdsStyleConfig,
+    ReduceDataOptions,
+    StackingConfig,
+    VizLegendOptions,
+    VizTooltipOptions,
+)
+from grafana_foundation_sdk.builders.dashboard import FieldColor
+from grafana_foundation_sdk.builders.prometheus import Dataquery
+from grafana_foundation_sdk.models import common
+from grafana_foundation_sdk.models.dashboard import (
+    DynamicConfigValue,
+    FieldColorModeId,
+    ValueMap,
+    ValueMappingResult,
+)
+from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
+from grafana_foundation_sdk.models.text import TextMode
+
+from grafana.colors import STATE_COLORS
+from grafana.queries import DATASOURCE, STATE_CODES
+from grafana.scales import PLAIN, Scale
 
 __all__ = [
-    "AMBER",
-    "BLUE",
-    "GRAY",
-    "GREEN",
-    "RED",
-    "Sized",
+    "EMPTY",
+    "GPU_HOURS",
+    "Panel",
     "bars",
-    "color_overrides",
-    "heatmap",
-    "place",
-    "row",
-    "stat",
-    "steps",
-    "table",
-    "text",
-    "time_series",
+    "described",
+    "distribution",
+    "fixed",
+    "lines",
+    "number",
+    "stack",
+    "timeline",
+    "words",
 ]
 
-Sized: TypeAlias = tuple[Json, int, int]
-"""A panel, its width and its height."""
-
-BLUE: Final = "#5794F2"
-GREEN: Final = "#73BF69"
-AMBER: Final = "#FF9830"
-RED: Final = "#E02F44"
-GRAY: Final = "#8E8E8E"
-_COLUMNS: Final = 24
-
-
-def steps(*colors: tuple[float | None, str]) -> Json:
-    """Colors from these values on; the first value is `None`."""
-    return {"mode": "absolute", "steps": [{"value": at, "color": color} for at, color in colors]}
-
-
-def color_overrides(colors: Mapping[str, str]) -> list[Json]:
-    """One fixed color for each series name."""
-    return [
-        {
-            "matcher": {"id": "byName", "options": name},
-            "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": color}}],
-        }
-        for name, color in colors.items()
-    ]
+Panel: TypeAlias = (
+    bargauge.Panel
+    | heatmap.Panel
+    | stat.Panel
+    | statetimeline.Panel
+    | table.Panel
+    | text.Panel
+    | timeseries.Panel
+)
+GPU_HOURS: Final = "suffix: GPU-h"
+"""Grafana's own hours would turn into weeks, which are none of anybody's."""
+EMPTY: Final = "Nothing in this time range"
+_Any = TypeVar(
+    "_Any",
+    bargauge.Panel,
+    heatmap.Panel,
+    stat.Panel,
+    statetimeline.Panel,
+    table.Panel,
+    timeseries.Panel,
+)
 
 
-def stat(  # noqa: PLR0913 - a panel is what its keywords say.
-    title: str,
-    description: str,
-    target: Json,
-    unit: str,
-    *,
-    thresholds: Json | None = None,
-    decimals: int | None = None,
-) -> Json:
-    """One number."""
-    options = {
-        "colorMode": "value",
-        "graphMode": "none" if target["instant"] else "area",
-        "justifyMode": "auto",
-        "orientation": "auto",
-        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-        "textMode": "auto",
-    }
-    panel = _panel("stat", title, description, [target], unit, options)
-    defaults = panel["fieldConfig"]["defaults"]
-    defaults["thresholds"] = thresholds or steps((None, BLUE))
-    defaults["color"] = {"mode": "thresholds"}
-    if decimals is not None:
-        defaults["decimals"] = decimals
-    return panel
+def number(
+    title: str, description: str, unit: str, target: Dataquery, scale: Scale = PLAIN
+) -> stat.Panel:
+    """One number, with its course where the query has one."""
+    has_course = target.build().range_val
+    panel = (
+        stat.Panel()
+        .graph_mode(common.BigValueGraphMode.AREA if has_course else common.BigValueGraphMode.NONE)
+        .color_mode(common.BigValueColorMode.VALUE)
+        .reduce_options(_last())
+    )
+    return described(panel, title, description, unit, scale).with_target(target).span(4).height(4)
 
 
-def bars(title: str, description: str, target: Json, unit: str, thresholds: Json) -> Json:
+def bars(
+    title: str, description: str, unit: str, target: Dataquery, scale: Scale = PLAIN
+) -> bargauge.Panel:
     """One horizontal bar for each series."""
-    options = {
-        "displayMode": "basic",
-        "orientation": "horizontal",
-        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-        "showUnfilled": True,
-        "valueMode": "color",
-        "namePlacement": "left",
-        "sizing": "auto",
-        "minVizHeight": 14,
-        "maxVizHeight": 26,
-    }
-    panel = _panel("bargauge", title, description, [target], unit, options)
-    defaults = panel["fieldConfig"]["defaults"]
-    defaults["thresholds"] = thresholds
-    defaults["color"] = {"mode": "thresholds"}
-    defaults["min"] = 0
+    panel = (
+        bargauge.Panel()
+        .orientation(common.VizOrientation.HORIZONTAL)
+        .display_mode(common.BarGaugeDisplayMode.BASIC)
+        .value_mode(common.BarGaugeValueMode.COLOR)
+        .name_placement(common.BarGaugeNamePlacement.LEFT)
+        .reduce_options(_last())
+        .min(0)
+    )
     if unit == "percentunit":
-        defaults["max"] = 1
+        panel.max(1)
+    return described(panel, title, description, unit, scale).with_target(target).span(8).height(8)
+
+
+def lines(
+    title: str, description: str, unit: str, *targets: Dataquery, scale: Scale | None = None
+) -> timeseries.Panel:
+    """One line for each series; those of a scale are drawn across."""
+    panel = (
+        _time_series()
+        .line_width(1)
+        .fill_opacity(0)
+        .line_interpolation(common.LineInterpolation.LINEAR)
+    )
+    if scale:
+        mode = common.GraphThresholdsStyleMode.LINE
+        panel.thresholds_style(GraphThresholdsStyleConfig().mode(mode))
+    described(panel, title, description, unit, scale)
+    for target in targets:
+        panel.with_target(target)
+    return panel.span(12).height(8)
+
+
+def stack(title: str, description: str, unit: str, *targets: Dataquery) -> timeseries.Panel:
+    """The parts of a whole, one on another."""
+    panel = (
+        _time_series()
+        .line_width(0)
+        .fill_opacity(85)
+        .line_interpolation(common.LineInterpolation.STEP_AFTER)
+        .stacking(StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
+    )
+    described(panel, title, description, unit)
+    for target in targets:
+        panel.with_target(target)
+    return panel.span(12).height(8)
+
+
+def timeline(title: str, description: str, target: Dataquery) -> statetimeline.Panel:
+    """A strip of states for each device, from numbers of `STATE_CODES`."""
+    texts = {
+        str(code): ValueMappingResult(text=str(state), color=STATE_COLORS[state], index=code)
+        for state, code in STATE_CODES.items()
+    }
+    panel = (
+        statetimeline.Panel()
+        .mappings([ValueMap(texts)])
+        .merge_values(merge_values=True)
+        .show_value(common.VisibilityMode.NEVER)
+        .row_height(0.85)
+        .line_width(0)
+        .fill_opacity(100)
+        .legend(_legend())
+        .tooltip(VizTooltipOptions().mode(common.TooltipDisplayMode.SINGLE))
+    )
+    return described(panel, title, description, "short").with_target(target).span(24).height(8)
+
+
+def distribution(title: str, description: str, target: Dataquery) -> heatmap.Panel:
+    """Where the seconds were, over time, from the buckets of a histogram of ratios."""
+    panel = (
+        heatmap.Panel()
+        .color(
+            heatmap.HeatmapColorOptions()
+            .mode(HeatmapColorMode.SCHEME)
+            .scheme("Blues")
+            .exponent(0.5)
+            .steps(32)
+        )
+        .cell_gap(0)
+        .show_value(common.VisibilityMode.NEVER)
+        .rows_frame(heatmap.RowsHeatmapOptions().layout(common.HeatmapCellLayout.AUTO))
+        .y_axis(heatmap.YAxisConfig().axis_placement(common.AxisPlacement.LEFT).unit("percentunit"))
+        .cell_values(heatmap.CellValues().unit("s"))
+        .tooltip(
+            heatmap.HeatmapTooltip()
+            .mode(common.TooltipDisplayMode.SINGLE)
+            .y_histogram(y_histogram=True)
+        )
+    )
+    panel = described(panel, title, description, "percentunit")
+    return panel.with_target(target).span(8).height(7)
+
+
+def words(title: str, description: str, markdown: str) -> text.Panel:
+    """Words, which have no query and no unit."""
+    panel = text.Panel().mode(TextMode.MARKDOWN).content(markdown)
+    return panel.title(title).description(description).span(12).height(8)
+
+
+def fixed(panel: _Any, colors: Mapping[str, str]) -> _Any:
+    """A color of its own for each series name."""
+    for name, color in colors.items():
+        value = {"mode": "fixed", "fixedColor": color}
+        panel.override_by_name(str(name), [DynamicConfigValue("color", value)])
     return panel
 
 
-def time_series(  # noqa: PLR0913 - a panel is what its keywords say.
-    title: str,
-    description: str,
-    targets: Iterable[Json],
-    unit: str,
-    *,
-    stacked: bool = False,
-    maximum: float | None = None,
-    thresholds: Json | None = None,
-    overrides: Iterable[Json] = (),
-) -> Json:
-    """Lines, or the parts of a whole stacked."""
-    options = {
-        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
-        "tooltip": {"mode": "multi", "sort": "desc", "hideZeros": True},
-    }
-    panel = _panel("timeseries", title, description, list(targets), unit, options)
-    defaults = panel["fieldConfig"]["defaults"]
-    defaults["custom"] = {
-        "drawStyle": "line",
-        "lineInterpolation": "stepAfter" if stacked else "linear",
-        "lineWidth": 0 if stacked else 1,
-        "fillOpacity": 85 if stacked else 0,
-        "showPoints": "never",
-        "spanNulls": False,
-        "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
-        "thresholdsStyle": {"mode": "line" if thresholds else "off"},
-    }
-    defaults["min"] = 0
-    if maximum is not None:
-        defaults["max"] = maximum
-    if thresholds is not None:
-        defaults["thresholds"] = thresholds
-    panel["fieldConfig"]["overrides"] = list(overrides)
-    return panel
+def described(
+    panel: _Any, title: str, description: str, unit: str, scale: Scale | None = None
+) -> _Any:
+    """What every panel with data has: words, unit, source, colors and why they change."""
+    panel.title(title).unit(unit).datasource(DATASOURCE).no_value(EMPTY)
+    if scale is None:
+        return panel.description(description)
+    panel.thresholds(scale.thresholds)
+    if not isinstance(panel, timeseries.Panel):
+        panel.color_scheme(FieldColor().mode(FieldColorModeId.THRESHOLDS))
+    return panel.description(" ".join(filter(None, (description, scale.reason))))
 
 
-def heatmap(title: str, description: str, target: Json) -> Json:
-    """A distribution over time, from the buckets of a histogram of ratios."""
-    options = {
-        "calculate": False,
-        "cellGap": 0,
-        "color": {"mode": "scheme", "scheme": "Blues", "steps": 32, "exponent": 0.5},
-        "filterValues": {"le": 1e-9},
-        "legend": {"show": False},
-        "rowsFrame": {"layout": "auto"},
-        "showValue": "never",
-        "tooltip": {"mode": "single", "yHistogram": True},
-        "yAxis": {"axisPlacement": "left", "unit": "percentunit", "reverse": False},
-        "cellValues": {"unit": "s"},
-    }
-    return _panel("heatmap", title, description, [target], "percentunit", options)
+def _time_series() -> timeseries.Panel:
+    return (
+        timeseries.Panel()
+        .draw_style(common.GraphDrawStyle.LINE)
+        .show_points(common.VisibilityMode.NEVER)
+        .span_nulls(span_nulls=False)
+        .legend(_legend())
+        .tooltip(
+            VizTooltipOptions()
+            .mode(common.TooltipDisplayMode.MULTI)
+            .sort(common.SortOrder.DESCENDING)
+            .hide_zeros(hide_zeros=True)
+        )
+        .min(0)
+    )
 
 
-def table(  # noqa: PLR0913 - a panel is what its keywords say.
-    title: str,
-    description: str,
-    targets: Iterable[Json],
-    unit: str,
-    transformations: Iterable[Json],
-    *,
-    overrides: Iterable[Json] = (),
-    thresholds: Json | None = None,
-) -> Json:
-    """Rows and columns; with thresholds the cells are colored by them."""
-    options = {"showHeader": True, "cellHeight": "sm", "footer": {"show": False}}
-    panel = _panel("table", title, description, list(targets), unit, options)
-    defaults = panel["fieldConfig"]["defaults"]
-    defaults["custom"] = {"align": "auto", "filterable": thresholds is None}
-    if thresholds is not None:
-        defaults["custom"]["cellOptions"] = {"type": "color-background", "mode": "gradient"}
-        defaults["thresholds"] = thresholds
-        defaults["color"] = {"mode": "thresholds"}
-    panel["fieldConfig"]["overrides"] = list(overrides)
-    panel["transformations"] = list(transformations)
-    return panel
+def _legend() -> VizLegendOptions:
+    return (
+        VizLegendOptions()
+        .show_legend(show_legend=True)
+        .display_mode(common.LegendDisplayMode.LIST)
+        .placement(common.LegendPlacement.BOTTOM)
+    )
 
 
-def text(title: str, description: str, markdown: str) -> Json:
-    """Words."""
-    options = {"mode": "markdown", "content": markdown, "code": {"language": "plaintext"}}
-    panel = _panel("text", title, description, [], "none", options)
-    del panel["targets"], panel["fieldConfig"], panel["datasource"]
-    return panel
-
-
-def row(title: str, *, collapsed: bool = False) -> Json:
-    """A heading; a collapsed one takes in all panels up to the next heading."""
-    return {"type": "row", "title": title, "collapsed": collapsed, "panels": []}
-
-
-def place(rows: Iterable[tuple[Json, Iterable[Sized]]]) -> list[Json]:
-    """Rows with their panels, each given as (panel, width, height), as one list with places."""
-    placed: list[Json] = []
-    top = number = 0
-    for heading, panels in rows:
-        number += 1
-        heading |= {"id": number, "gridPos": {"h": 1, "w": _COLUMNS, "x": 0, "y": top}}
-        placed.append(heading)
-        home = heading["panels"] if heading["collapsed"] else placed
-        top, left, tallest = top + 1, 0, 0
-        for panel, width, height in panels:
-            if left + width > _COLUMNS:
-                top, left, tallest = top + tallest, 0, 0
-            number += 1
-            panel |= {"id": number, "gridPos": {"h": height, "w": width, "x": left, "y": top}}
-            home.append(panel)
-            left, tallest = left + width, max(tallest, height)
-        top += tallest
-    return placed
-
-
-def _panel(  # noqa: PLR0913, PLR0917 - all that kinds of panels share.
-    kind: str, title: str, description: str, targets: list[Json], unit: str, options: Any
-) -> Json:
-    return {
-        "type": kind,
-        "title": title,
-        "description": description,
-        "datasource": DATASOURCE,
-        "targets": targets,
-        "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
-        "options": options,
-    }
+def _last() -> ReduceDataOptions:
+    return ReduceDataOptions().calcs(["lastNotNull"]).values(values=False)

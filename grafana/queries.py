@@ -1,36 +1,78 @@
-"""Selectors and queries, each with the matchers that the dashboard's variables ask for."""
+"""PromQL, with the matchers that the dashboards' variables ask for."""
 
-from typing import Any, Final, TypeAlias
+from typing import Final
+
+from grafana_foundation_sdk.builders.prometheus import Dataquery
+from grafana_foundation_sdk.models.common import DataSourceRef
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from rightsizer.domain.metric import METRICS, MetricKind
+from rightsizer.domain.state import State
 
-__all__ = ["DATASOURCE", "Json", "instant", "over_time", "per_second", "query", "select", "share"]
+__all__ = [
+    "BY_ADVICE",
+    "BY_DEVICE",
+    "DATASOURCE",
+    "STATE_CODES",
+    "advice",
+    "cells",
+    "chosen",
+    "growth",
+    "held",
+    "main_state",
+    "named",
+    "now",
+    "over",
+    "per_second",
+    "recorded",
+    "select",
+    "share",
+    "whole_gpus",
+]
 
-Json: TypeAlias = dict[str, Any]
-
-DATASOURCE: Final[Json] = {"type": "prometheus", "uid": "${datasource}"}
-_TARGET: Final = ('job=~"$job"', 'instance=~"$instance"')
-_DEVICE: Final = 'uuid=~"$uuid"'
+DATASOURCE: Final = DataSourceRef("prometheus", "${datasource}")
+_TARGET: Final = ('cluster=~"$cluster"', 'job=~"$job"', 'instance=~"$instance"')
+_BY_LABEL: Final = {"uuid": 'uuid=~"$uuid"', "workload": 'workload=~"$workload"'}
 _FOREIGN: Final = frozenset({"process_resident_memory_bytes", "process_cpu_seconds_total"})
 """prometheus_client's own, which the table of metrics does not list."""
 
+BY_DEVICE: Final = "cluster, job, instance, uuid"
+"""What tells devices apart; `cluster` is empty, and does no harm, where nobody sets it."""
+BY_ADVICE: Final = "cluster, job, instance, id"
+STATE_CODES: Final = {state: code for code, state in enumerate(State)}
+"""A state timeline draws numbers; these stand for the states."""
+_STATES: Final = "rightsizer_state_seconds_total"
+
 
 def select(name: str, *matchers: str) -> str:
-    """A metric of the chosen agents, and of the chosen devices where it has devices.
+    """A metric of the chosen agents, and of the chosen devices and workloads where it has them.
+
+    Raises:
+        KeyError: the agent exports no such metric.
+    """
+    return f"{name}{{{', '.join((*chosen(name), *matchers))}}}"
+
+
+def chosen(name: str) -> tuple[str, ...]:
+    """The matchers that the variables ask for of a metric.
 
     Raises:
         KeyError: the agent exports no such metric.
     """
     if name in _FOREIGN:
-        return f"{name}{{{', '.join((*_TARGET, *matchers))}}}"
+        return _TARGET
     metric = METRICS[name.removesuffix("_bucket")]
     if name.endswith("_bucket") is not (metric.kind is MetricKind.HISTOGRAM):
         raise KeyError(name)
-    device = (_DEVICE,) if "uuid" in metric.labels else ()
-    return f"{name}{{{', '.join((*_TARGET, *device, *matchers))}}}"
+    return (*_TARGET, *(text for label, text in _BY_LABEL.items() if label in metric.labels))
 
 
-def over_time(name: str, *matchers: str, span: str = "$__rate_interval") -> str:
+def recorded(rule: str, *matchers: str) -> str:
+    """A recording rule of config/prometheus/rules.yaml, of the chosen agents."""
+    return f"{rule}{{{', '.join((*_TARGET, *matchers))}}}"
+
+
+def growth(name: str, *matchers: str, span: str = "$__rate_interval") -> str:
     """What a counter grew by over each step, or over another span."""
     return f"increase({select(name, *matchers)}[{span}])"
 
@@ -40,27 +82,69 @@ def per_second(name: str, *matchers: str) -> str:
     return f"rate({select(name, *matchers)}[$__rate_interval])"
 
 
-def share(name: str, label: str, whole: str, *matchers: str) -> str:
-    """A counter's parts by one label, as shares of what another counter grew by in all."""
-    part = f"sum by (job, instance, uuid, {label}) ({over_time(name, *matchers)})"
-    all_of_it = f"sum by (job, instance, uuid) ({over_time(whole, *matchers)})"
-    return f"{part} / on (job, instance, uuid) group_left () ({all_of_it} > 0)"
+def share(name: str, label: str, *matchers: str, span: str = "$__rate_interval") -> str:
+    """A counter's parts by one label, as shares of the device's time in all."""
+    part = f"sum by ({BY_DEVICE}, {label}) ({growth(name, *matchers, span=span)})"
+    whole = f"sum by ({BY_DEVICE}) ({growth(_STATES, span=span)})"
+    return f"{part} / on ({BY_DEVICE}) group_left () ({whole} > 0)"
 
 
-def query(expression: str, legend: str = "", *, letter: str = "A", shape: str = "") -> Json:
+def whole_gpus(expression: str) -> str:
+    """A device's numbers by its part of a GPU, so that MIG instances add up to one."""
+    capacity = select("rightsizer_device_capacity_ratio")
+    return f"{expression} * on ({BY_DEVICE}) group_left () {capacity}"
+
+
+def held(expression: str) -> str:
+    """A device's numbers by the part of it that the chosen workloads held at the time."""
+    parts = f"sum by ({BY_DEVICE}) ({select('rightsizer_workload_share_ratio')})"
+    return f"{expression} * on ({BY_DEVICE}) group_left () {parts}"
+
+
+def named(expression: str, *labels: str) -> str:
+    """A device's numbers with its index, or with other labels of its identity."""
+    told = ", ".join(labels or ("gpu", "mig_profile"))
+    return f"{expression} * on ({BY_DEVICE}) group_left ({told}) {select('rightsizer_device_info')}"
+
+
+def advice(name: str) -> str:
+    """A number of advice with the words that say which."""
+    told = select("rightsizer_advice_info")
+    return f"{select(name)} * on ({BY_ADVICE}) group_right () {told}"
+
+
+def main_state(*, of_workload: bool = False) -> str:
+    """The state that took most of each step, as a number of `STATE_CODES`."""
+    grown = growth(_STATES)
+    most = f"topk by ({BY_DEVICE}) (1, {held(grown) if of_workload else grown} > 0)"
+    codes = " or ".join(
+        f'label_replace(vector({code}), "state", "{state}", "", "")'
+        for state, code in STATE_CODES.items()
+    )
+    return f"sum by ({BY_DEVICE}) ({most} * 0 + on (state) group_left () ({codes}))"
+
+
+def over(expression: str, legend: str = "", *, letter: str = "A") -> Dataquery:
     """A query over the dashboard's time range."""
-    return {
-        "datasource": DATASOURCE,
-        "expr": expression,
-        "legendFormat": legend or "__auto",
-        "range": True,
-        "instant": False,
-        "refId": letter,
-        "format": shape or "time_series",
-    }
+    return _query(expression, legend, letter).range()
 
 
-def instant(expression: str, legend: str = "", *, letter: str = "A", shape: str = "") -> Json:
+def now(expression: str, legend: str = "", *, letter: str = "A") -> Dataquery:
     """A query at the end of the dashboard's time range."""
-    moment = {"range": False, "instant": True}
-    return query(expression, legend, letter=letter, shape=shape) | moment
+    return _query(expression, legend, letter).instant()
+
+
+def cells(expression: str, *, letter: str = "A") -> Dataquery:
+    """A query at the end of the time range, one row for each series."""
+    return now(expression, letter=letter).format(PromQueryFormat.TABLE)
+
+
+def _query(expression: str, legend: str, letter: str) -> Dataquery:
+    return (
+        Dataquery()
+        .datasource(DATASOURCE)
+        .expr(expression)
+        .legend_format(legend or "__auto")
+        .format(PromQueryFormat.TIME_SERIES)
+        .ref_id(letter)
+    )

@@ -81,7 +81,11 @@ class AgentProcess:
 
 @contextmanager
 def agent_process(
-    folder: Path, *flags: str, command: Sequence[str] = (*RIGHTSIZER, "agent"), config: str = ""
+    folder: Path,
+    *flags: str,
+    command: Sequence[str] = (*RIGHTSIZER, "agent"),
+    config: str = "",
+    answers: Callable[[str], bool] | None = None,
 ) -> Iterator[AgentProcess]:
     """An agent that has answered; its log is a file in the folder.
 
@@ -90,6 +94,7 @@ def agent_process(
         flags: Of the command.
         command: What to run; it has to log `agent_started`, or to print where its page is.
         config: The text of its configuration file.
+        answers: Whether it answers at an address; asked in plain HTTP unless told otherwise.
     """
     log_file = folder / f"log-{time.monotonic_ns()}"
     if config:
@@ -100,7 +105,7 @@ def agent_process(
             [*_dying_with_its_parent(), *command, *flags], stdout=log, stderr=log, cwd=folder
         )
     try:
-        yield AgentProcess(process, log_file, _address(process, log_file))
+        yield AgentProcess(process, log_file, _address(process, log_file, answers or _is_healthy))
     finally:
         process.kill()
         process.wait()
@@ -133,7 +138,9 @@ def eventually(ask: Callable[[], _Answer], timeout_seconds: float = 15.0) -> _An
     return answer
 
 
-def _address(process: "subprocess.Popen[bytes]", log_file: Path) -> str:
+def _address(
+    process: "subprocess.Popen[bytes]", log_file: Path, answers: Callable[[str], bool]
+) -> str:
     def started() -> list[str]:
         text = log_file.read_text()
         assert process.poll() is None, f"it ended:\n{text}"
@@ -141,8 +148,12 @@ def _address(process: "subprocess.Popen[bytes]", log_file: Path) -> str:
         return logged or _PAGE.findall(text)
 
     address = eventually(started, _START_SECONDS)[0].split(",")[0]
-    eventually(lambda: _answers(f"http://{address}/-/healthy"))
+    eventually(lambda: answers(address))
     return address
+
+
+def _is_healthy(address: str) -> bool:
+    return _answers(f"http://{address}/-/healthy")
 
 
 def _answers(url: str) -> bool:

@@ -20,6 +20,7 @@ LABELS = {
     "collector": ("nvml",),
     "id": ("a1b2c3",),
     "level": ("info",),
+    "parent_uuid": ("",),
 }
 """Values of the labels that matter; any other label has one value."""
 
@@ -59,6 +60,9 @@ def sample_exporter() -> Iterator[str]:
 
 def _family(metric: MetricFamily, reads: int) -> Iterator[str]:
     choices = [LABELS.get(label, ("x",)) for label in metric.labels]
+    if metric.kind is MetricKind.INFO:  # One identity for each device, and one workload.
+        named = zip(metric.labels, choices, strict=True)
+        choices = [values if label == "uuid" else values[:1] for label, values in named]
     value = float(reads) if metric.kind is MetricKind.COUNTER else 1.0
     for values in itertools.product(*choices):
         pairs = [f'{key}="{text}"' for key, text in zip(metric.labels, values, strict=True)]

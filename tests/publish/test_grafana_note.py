@@ -34,12 +34,15 @@ def test_turns_are_points() -> None:
 
 
 def test_tags_say_what_and_where() -> None:
-    """Tags are for queries: the product, the advice, the event, the reason, the device."""
+    """Tags are for queries: the product, the advice, what happened, what was found and where."""
     assert note_of(event(AdviceEventKind.OPENED)).tags == (
         "rightsizer",
         "advice:a1b2c3",
         "event:opened",
+        "finding:idle",
         "reason:IdleHeld",
+        "severity:low",
+        "workload:team-a/notebook",
         "uuid:GPU-0",
     )
 

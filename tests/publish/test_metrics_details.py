@@ -38,6 +38,7 @@ DETAILS = (
     "rightsizer_fabric_port_transmit_bytes_total",
     "rightsizer_fabric_port_transmit_wait_total",
     "rightsizer_fabric_port_errors_total",
+    "rightsizer_topology_link_info",
 )
 PORT = FabricPort(
     "mlx5_0",
@@ -182,7 +183,7 @@ def test_ports_are_told_with_what_is_known() -> None:
 
 def test_node_tells_driver_and_ways_between_gpus() -> None:
     """Each pair once, in the words of `nvidia-smi topo`; a version that is not told is empty."""
-    samples = samples_of(report_of())
+    samples = samples_of(report_of(), details=True)
     assert labels_of(samples, "rightsizer_driver_info") == [
         {"driver_version": "570.124.06", "cuda_version": "12.8", "nvml_version": ""}
     ]

@@ -20,11 +20,16 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 PLAIN = re.compile(
     r"rightsizer_(device_up|collector_success|pcie_link_(generation|width)|device_processes"
     r"|clock_event_reason|advice_open|workers_abandoned|recommender_(findings|abstentions)"
-    r"|annotations_pending|config_last_reload_successful|requests_(running|waiting)"
+    r"|(annotations|webhooks)_pending|config_last_reload_successful|requests_(running|waiting)"
     r"|nvlink_(links|links_up|up)|fabric_(state|port_up)|recovery_action|performance_state"
     r"|(retired_pages|remapped_rows)_[a-z]+|encoder_sessions)"
 )
 """Numbers without a unit: switches, counts of things, and what PCI calls its own."""
+ABBREVIATED_UNITS = {
+    *("ms", "sec", "secs", "kb", "mb", "gb", "gib", "kib", "bps", "hz", "ghz", "w", "mw", "j"),
+    *("mj", "c", "f", "pct", "util", "mem", "temp", "freq", "num", "avg", "cnt"),
+}
+BASE_UNITS = {"seconds", "bytes", "watts", "joules", "hertz", "celsius", "ratio"}
 FORBIDDEN_LABELS = {
     *("type", "region", "zone", "cluster", "service", "env", "owner", "le", "quantile"),
     *("job", "instance", "hostname", "host", "node", "total"),
@@ -40,6 +45,35 @@ def test_names_end_in_a_base_unit(metric: MetricFamily) -> None:
     assert metric.name.endswith("_info") is (metric.kind is MetricKind.INFO)
     if metric.kind in {MetricKind.GAUGE, MetricKind.HISTOGRAM}:
         assert bool(metric.unit) is not bool(PLAIN.fullmatch(metric.name))
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_names_say_nothing_that_labels_or_types_say(metric: MetricFamily) -> None:
+    """No kind but the suffix, no label, no abbreviation, and the base unit at the end alone."""
+    stem = metric.stem.removeprefix("rightsizer_")
+    parts = stem.split("_")
+    first = metric.unit.partition("_")[0]
+    assert not {"gauge", "counter", "histogram", "metric", "value", "by"} & set(parts)
+    assert not ABBREVIATED_UNITS & set(parts)
+    if first in BASE_UNITS:
+        assert [part for part in parts if part in BASE_UNITS][-1] == first
+        assert stem.endswith(metric.unit)
+    assert not any(f"_by_{label}" in metric.name for label in metric.labels)
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_open_metrics_finds_the_unit_at_the_end_of_the_name(metric: MetricFamily) -> None:
+    """As the specification demands; info and stateless numbers have none."""
+    if metric.unit:
+        assert metric.stem.endswith(f"_{metric.unit}")
+        assert metric.kind is not MetricKind.INFO
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_labels_are_plain_and_named_once(metric: MetricFamily) -> None:
+    """Small letters, no leading underscores, none twice, each in the document."""
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in metric.labels)
+    assert len(set(metric.labels)) == len(metric.labels)
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)

@@ -1,15 +1,22 @@
-"""The page in a real browser: it renders, complains of nothing, and fits a phone."""
+"""The page in a real browser: it renders, complains of nothing, fits a phone, and stays true."""
 
+import html
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from publish_reports import node_report
-from publish_stories import NOW
+from publish_reports import full_report, node_report
+from publish_stories import HOUR, NOW
+from rightsizer.domain.report import Report
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import State
 from rightsizer.publish.metrics import Exposition
 from rightsizer.publish.web import WebServer
 
@@ -26,19 +33,28 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def url() -> Iterator[str]:
-    """A served page of the whole node."""
-    report = node_report()
+@contextmanager
+def served(latest: Callable[[], Report | None]) -> Iterator[str]:
+    """A page of whatever the report is; the address it is at."""
     server = WebServer(
         ["127.0.0.1:0"],
-        latest=lambda: report,
-        exposition=Exposition(lambda: report, wall_time=lambda: NOW),
+        latest=latest,
+        exposition=Exposition(latest, wall_time=lambda: NOW),
         wall_time=lambda: NOW,
     )
     server.start()
-    yield f"http://{server.addresses[0]}/?refresh=off"
-    server.stop()
+    try:
+        yield f"http://{server.addresses[0]}/"
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """A served page of the whole node, at rest."""
+    report = node_report()
+    with served(lambda: report) as address:
+        yield f"{address}?refresh=off"
 
 
 def browse(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -58,6 +74,104 @@ def test_the_page_renders_without_a_complaint(url: str, tmp_path: Path) -> None:
     assert "idle or stalled" in run.stdout
     assert run.stdout.rstrip().endswith("</html>")
     assert ":CONSOLE" not in run.stderr
+
+
+def settled(tmp_path: Path, url: str) -> str:
+    """The document after its script has asked for news a few times, in a browser's own time."""
+    run = browse(tmp_path, "--virtual-time-budget=12000", "--dump-dom", url)
+    assert ":CONSOLE" not in re.sub(r".*status of 5\d\d.*", "", run.stderr)
+    return run.stdout
+
+
+def text_of(document: str, pattern: str) -> str:
+    """What the first element that matches says, without its tags."""
+    found = re.search(pattern + r"[^>]*>(.*?)</(?:span|dd|b|p)>", document, re.DOTALL)
+    assert found is not None, pattern
+    return html.unescape(re.sub(r"<[^>]*>", "", found[1])).strip()
+
+
+def test_figures_move_while_somebody_looks(tmp_path: Path) -> None:
+    """State, gauges and tiles follow the API; nothing is loaded anew for them."""
+    before = full_report(1)
+    (device,) = before.devices
+    signals = {**device.signals, Signal.GPU_BUSY: 0.123}
+    idle = replace(device, state=State.IDLE_HELD, signals=signals)
+    after = replace(before, generation=2, devices=(idle,))
+    asked: list[int] = []
+
+    def latest() -> Report:
+        asked.append(1)
+        return before if len(asked) == 1 else after
+
+    with served(latest) as address:
+        document = settled(tmp_path, address)
+    assert text_of(document, 'data-gauge="gpu_busy".*?<b') == "12\u00a0%"
+    assert text_of(document, 'class="badge" data-state.*?</span><span') == "Idle held"
+    assert text_of(document, 'id="tile-working".*?class="value"') == "0 of 1"
+    assert 'data-live="live"' in document
+
+
+def test_new_advice_appears_and_is_said(tmp_path: Path) -> None:
+    """The section is exchanged; who cannot see it is told of it."""
+    report = node_report()
+    asked: list[int] = []
+
+    def latest() -> Report:
+        asked.append(1)
+        return replace(report, advice=() if len(asked) == 1 else report.advice)
+
+    with served(latest) as address:
+        document = settled(tmp_path, address)
+    assert "jupyter has held GPU 3" in document
+    assert text_of(document, 'id="said"') == "The advice has changed."
+
+
+def test_an_agent_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
+    """What is shown is no longer the present, and the page says so."""
+    report = node_report()
+    asked: list[int] = []
+
+    def latest() -> Report:
+        asked.append(1)
+        if len(asked) > 1:
+            raise OSError
+        return report
+
+    with served(latest) as address:
+        document = settled(tmp_path, address)
+    assert 'data-live="gone"' in document
+    assert text_of(document, 'id="notice"').startswith("The agent does not answer")
+
+
+def test_readings_that_have_stopped_are_said_to_be_stale(tmp_path: Path) -> None:
+    """The agent answers, but nobody reads the GPUs any more."""
+    report = node_report()
+    old = tuple(replace(each, last_sample=NOW - HOUR) for each in report.devices)
+    with served(lambda: replace(report, devices=old)) as address:
+        document = settled(tmp_path, address)
+    assert 'data-live="stale"' in document
+    assert "the sampling has stopped" in text_of(document, 'id="notice"')
+
+
+def test_the_page_fills_once_the_agent_has_started(tmp_path: Path) -> None:
+    """Before the first sample it waits by itself."""
+    report = node_report()
+    asked: list[int] = []
+
+    def latest() -> Report | None:
+        asked.append(1)
+        return None if len(asked) == 1 else report
+
+    with served(latest) as address:
+        assert "idle or stalled" in settled(tmp_path, address)
+
+
+def test_dark_colors_follow_the_system(url: str, tmp_path: Path) -> None:
+    """And a switch stands by that names the other way."""
+    by_night = browse(tmp_path, "--blink-settings=preferredColorScheme=0", "--dump-dom", url)
+    assert 'aria-label="Use light colors"' in by_night.stdout
+    by_day = browse(tmp_path, "--blink-settings=preferredColorScheme=1", "--dump-dom", url)
+    assert 'aria-label="Use dark colors"' in by_day.stdout
 
 
 @pytest.mark.parametrize("width", [360, 390, 768, 1400])

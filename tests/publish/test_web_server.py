@@ -176,14 +176,19 @@ def test_ready_says_why_not(start: Start) -> None:
 
 
 def test_answers_carry_security_headers_and_no_version(start: Start) -> None:
-    """No script runs, nothing is framed or sniffed, and the server tells only its name."""
-    response, _ = ask(start(node_report()), "/")
-    policy = response.getheader("Content-Security-Policy", "")
+    """No script runs but the page's own, nothing is framed, and the server tells only its name."""
+    server = start(node_report())
+    page, plain = (ask(server, path)[0] for path in ("/", "/metrics"))
+    policy = plain.getheader("Content-Security-Policy", "")
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline';")
     assert "script" not in policy
-    assert response.getheader("X-Content-Type-Options") == "nosniff"
-    assert response.getheader("X-Frame-Options") == "DENY"
-    assert response.getheader("Server") == "rightsizer"
+    policy = page.getheader("Content-Security-Policy", "")
+    scripts = [part for part in policy.split("; ") if part.startswith("script-src")]
+    assert all(part.startswith("script-src 'sha256-") for part in scripts)
+    for response in (page, plain):
+        assert response.getheader("X-Content-Type-Options") == "nosniff"
+        assert response.getheader("X-Frame-Options") == "DENY"
+        assert response.getheader("Server") == "rightsizer"
 
 
 def test_a_connection_serves_many_requests(start: Start) -> None:
@@ -258,6 +263,7 @@ def test_a_full_house_of_working_answers_refuses(start: Start) -> None:
         (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"431"),
         (b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n", b"413"),
         (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 0\r\n\r\nx", b"400"),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
         (b"GET http://[ HTTP/1.1\r\n\r\n", b"400"),
         (b"GET /-/healthy\r\n\r\n", b"200"),

@@ -76,7 +76,6 @@ class Desk:
             storage=self.storage,
             ledger=self.storage.ledger(LedgerSettings()),
             rules=(),
-            sink=None,
             clock=FastClock(EPOCH),
             retention_seconds=30 * 86400.0,
         )
@@ -166,6 +165,7 @@ def test_a_history_that_breaks_is_told_once_and_counted(desk: Desk) -> None:
         "history_write_failures": 0,
         "history_breaks": 1,
         "history_windows_forgotten": 0,
+        "recommender_rule_failures": 0,
     }
     assert desk.accounted() > 0
 

@@ -1,6 +1,7 @@
 """Jobs on the real scheduler: each for itself, one run at a time, and back after a step."""
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from structlog.testing import capture_logs
@@ -168,5 +169,21 @@ def test_a_change_of_the_clocks_speed_changes_the_pace() -> None:
         jobs.supervise()
 
         assert ran.wait(10)
+    finally:
+        jobs.stop()
+
+
+def test_a_job_that_changes_runs_at_its_new_interval_at_once() -> None:
+    """One that stays as it was keeps its turn; before the start there is nothing to put right."""
+    runs = threading.Semaphore(0)
+    job = Job("tick", runs.release, 86400.0)
+    jobs = Jobs([job], SystemClock())
+    jobs.change(replace(job, interval_seconds=43200.0))
+    jobs.start()
+    try:
+        jobs.change(replace(job, interval_seconds=43200.0))
+        assert not runs.acquire(timeout=0)
+        jobs.change(replace(job, interval_seconds=1.0))
+        assert runs.acquire(timeout=20)
     finally:
         jobs.stop()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from rightsizer.runtime.log import LogFormat, LogLevel, configure, logger
+from rightsizer.runtime.log import LogFormat, LogLevel, configure, logger, tune
 
 
 @pytest.fixture(autouse=True)
@@ -197,3 +197,36 @@ def test_the_log_goes_to_standard_error_unless_told_otherwise() -> None:
 
     assert answer.stdout == ""
     assert json.loads(answer.stderr)["event"] == "agent_started"
+
+
+def test_the_level_changes_for_those_who_have_logged_already() -> None:
+    """Loggers are kept once they are used; what is below the level is not counted either."""
+    stream = io.StringIO()
+    counter = configure(LogFormat.JSON, LogLevel.INFO, stream)
+    log = logger("history")
+    log.debug("before")
+    log.info("first")
+    tune(LogLevel.ERROR, 300.0)
+    log.info("silent")
+    tune(LogLevel.DEBUG, 300.0)
+    log.debug("after")
+
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == [
+        "first",
+        "after",
+    ]
+    assert counter.by_level() == {"debug": 1, "info": 1, "warning": 0, "error": 0, "critical": 0}
+
+
+def test_how_often_a_fault_is_told_changes_too() -> None:
+    """From the next one on."""
+    stream = io.StringIO()
+    configure(LogFormat.JSON, LogLevel.INFO, stream, repeat_interval_seconds=300.0)
+    log = logger("history")
+    for _ in range(3):
+        log.error("disk_full")
+    tune(LogLevel.INFO, 0.0)
+    log.error("disk_full")
+
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [each.get("suppressed") for each in told] == [None, 2]

@@ -4,12 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from readings import TRAINING, gpu, snapshot, workload
+from cases import case, judgement, window
+from readings import DAY, EPOCH, TRAINING, gpu, snapshot, workload
+from rightsizer.advice.recommender import judge_all
+from rightsizer.advice.rules.hidden_stall import RULE
+from rightsizer.config.loader import load
+from rightsizer.domain.errors import ConfigurationError
+from rightsizer.domain.finding import Reason
 from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import State
 from rightsizer.domain.workload import Allocator, Holding, Workload, WorkloadClass
-from rightsizer.runtime.policy import Match, Policy, apply
+from rightsizer.runtime.policy import Guidance, Match, Policy, apply, of_pool
+from rightsizer.runtime.settings import Settings
 
 SERVING = Policy(class_=WorkloadClass.SERVING)
+BUSY = window({State.PRODUCTIVE: 1})
 
 
 def held_by(holder: Workload, uuid: str = "GPU-0") -> Snapshot:
@@ -84,3 +93,90 @@ def test_without_policies_the_snapshot_is_the_same_object() -> None:
     before = held_by(workload())
 
     assert apply(before, ()) is before
+
+
+def test_a_scheduler_s_grant_without_a_process_stays_one() -> None:
+    """Only what a policy speaks of changes."""
+    held = Holding(workload(), 0.5, has_process=False)
+    before = replace(held_by(workload()), holdings={"GPU-0": (held,)})
+    (found,) = apply(before, [SERVING]).holdings["GPU-0"]
+
+    assert found.workload.workload_class is WorkloadClass.SERVING
+    assert found == replace(held, workload=found.workload)
+
+
+def test_policies_of_another_pool_are_none_here() -> None:
+    """Each machine says which pool it belongs to; none is the empty one."""
+    training = replace(SERVING, match=Match(pool="train-*"))
+
+    assert told(workload(), training).workload_class is WorkloadClass.BATCH
+    assert of_pool([training, SERVING], "other") == (SERVING,)
+    (here,) = of_pool([training], "train-a100")
+    assert told(workload(), here).workload_class is WorkloadClass.SERVING
+
+
+CONFIGURED = """
+policies:
+  - match: {owner: lla*}
+    thresholds: {hidden_stall: {on_ratio: 0.6, conduct: {long: 2h}}}
+    ignore:
+      - {reasons: [IdleHeld], until: "2026-02-01", why: launch, actor: ada}
+  - thresholds: {hidden_stall: {on_ratio: 0.9}}
+"""
+
+
+def configured() -> Guidance:
+    """Policies as a file states them."""
+    return Guidance(load(Settings, CONFIGURED, "rightsizer.yaml").policies)
+
+
+def test_thresholds_hold_for_the_workloads_that_match() -> None:
+    """The first policy that fits; what it leaves open is the rule's own."""
+    mine = configured().tuned(RULE, case([BUSY], workload("llama")))
+    others = configured().tuned(RULE, case([BUSY], workload("other")))
+    nobodys = configured().tuned(RULE, case([BUSY]))
+
+    assert (mine.settings.on_ratio, mine.settings.conduct.long_seconds) == (0.6, 7200.0)
+    assert mine.settings.conduct.short_seconds == RULE.settings.conduct.short_seconds
+    assert others.settings.on_ratio == nobodys.settings.on_ratio == 0.9
+    assert Guidance().tuned(RULE, case([BUSY])) is RULE
+
+
+def test_thresholds_decide_what_is_a_finding() -> None:
+    """Stalled for 70 % of the time is enough for one workload and not for the other."""
+    stalled = window({State.HIDDEN_STALL: 0.7, State.PRODUCTIVE: 0.3})
+    cases = [case([stalled], workload("llama")), case([stalled], workload("other"))]
+    judged = judge_all(lambda _: cases, (RULE,), tuned=configured().tuned)
+
+    assert [each.finding.is_complaint for each in judged] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("{hidden_stall: {on_ratio: 3}}", r"thresholds.hidden_stall.on_ratio: must be"),
+        ("{hiden_stall: {}}", "unknown key; did you mean 'hidden_stall'"),
+        ("{hidden_stall: {conduct: {long: soon}}}", "'soon' is not a duration"),
+    ],
+)
+def test_faults_of_thresholds_are_found_at_the_start(broken: str, message: str) -> None:
+    """With their place, and what would be right."""
+    text = f"policies:\n  - thresholds: {broken}\n"
+    with pytest.raises(ConfigurationError, match=message) as error:
+        load(Settings, text, "rightsizer.yaml")
+    assert str(error.value).startswith("rightsizer.yaml:2:")
+
+
+def test_what_is_ignored_is_a_finding_that_names_why() -> None:
+    """Of the workload that the policy is about, until it is over, and for its reasons."""
+    mine = replace(judgement(), workload=workload("llama"))
+    others = replace(judgement(), workload=workload("other"))
+    stall = replace(judgement(reasons=(Reason.HIDDEN_STALL,)), workload=workload("llama"))
+    found = configured().withheld([mine, others, stall], EPOCH + 30 * DAY)
+    later = configured().withheld([mine], EPOCH + 32 * DAY)
+
+    assert [each.may_open for each in found] == [False, True, True]
+    assert found[0].finding.is_complaint
+    assert found[0].finding.evidence["excluded"] == "ignored until 2026-02-01: launch (ada)"
+    assert later[0].may_open
+    assert later[0].finding == mine.finding

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,12 @@ import pytest
 from cases import NOW, after, finding, judgement, window
 from readings import DAY, SECOND, gpu, workload
 from rightsizer.accounting.known import KnownDevice
-from rightsizer.advice.ledger import LedgerSettings
+from rightsizer.advice.ledger import LedgerSettings, Record
+from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.domain.errors import HistoryError
 from rightsizer.domain.state import Resource, State
-from rightsizer.runtime.storage import Storage
+from rightsizer.edge.database import Database
+from rightsizer.runtime.storage import MIGRATIONS, Storage
 
 WINDOW = window({State.PRODUCTIVE: 0.05, State.IDLE_HELD: 0.03}, {Resource.COMPUTE: {0.5: 0.05}})
 KNOWN = KnownDevice(gpu(), workload(), held_since=NOW)
@@ -270,3 +272,28 @@ def test_an_acted_upon_ledger_is_restored_with_its_actor(tmp_path: Path) -> None
 
     assert (advice.actor, advice.state) == ("ana", "claimed")
     assert advice.finding == finding(id="bbbbbbbbbbbb")
+
+
+def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
+    """It had neither a track record nor events to tell; its advice stays."""
+    path = tmp_path / "history.db"
+    with Database(path, MIGRATIONS[:2]) as former, former.transaction() as connection:
+        advice = asdict(Record(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama"))
+        former_fields = ("advice", "key", "quiet_since", "seen")
+        form = json.dumps({name: advice[name] for name in former_fields})
+        connection.execute(
+            "INSERT INTO advice VALUES (?, ?)", (advice["advice"]["finding"]["id"], form)
+        )
+
+    storage = Storage(str(path))
+    ledger = storage.ledger(LedgerSettings())
+    assert [each.state for each in ledger.advice()] == [AdviceState.ACTIVE]
+    assert storage.untold == ()
+    storage.save_ledger(ledger, [AdviceEvent(AdviceEventKind.OPENED, ledger.advice()[0], NOW)])
+    storage.close()
+    again = Storage(str(path))
+    assert again.ledger(LedgerSettings()).advice() == ledger.advice()
+    assert [event.kind for event in again.untold] == [AdviceEventKind.OPENED]
+    again.told()
+    assert again.untold == ()
+    again.close()

@@ -3,7 +3,9 @@
 import argparse
 from dataclasses import replace
 
-from rightsizer.cli.command import Command, add_config_flag, checked_address, settings_of
+from rightsizer.cli.collector_flags import add_collector_flags, with_collector_flags
+from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.web_flags import add_access_flags, add_listen_flags, with_web_flags
 from rightsizer.runtime.service import serve
 from rightsizer.runtime.settings import PathSettings, Settings, SimulatedSettings
 from rightsizer.telemetry.simulated.scenario import packaged_scenarios
@@ -15,14 +17,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The agent's flags; a flag goes before the file."""
     default = Settings()
     add_config_flag(parser)
-    parser.add_argument(
-        "--web.listen-address",
-        dest="listen_addresses",
-        action="append",
-        metavar="ADDRESS",
-        help="where to listen, as host:port, :port or [::1]:port; may be repeated; without it "
-        f"web.listen_addresses of the configuration (default: {default.web.listen_addresses[0]})",
-    )
+    add_listen_flags(parser)
+    add_access_flags(parser)
+    add_collector_flags(parser)
     parser.add_argument(
         "--history.path",
         dest="history_path",
@@ -65,16 +62,15 @@ def with_source_flags(settings: Settings, arguments: argparse.Namespace) -> Sett
 
 def run(arguments: argparse.Namespace) -> int:
     """Run until a signal ends it."""
-    serve(_settings(arguments))
+    serve(_settings(arguments), reread=lambda: _settings(arguments))
     return 0
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     settings = settings_of(arguments)
-    if arguments.listen_addresses:
-        addresses = tuple(map(checked_address, arguments.listen_addresses))
-        web = replace(settings.web, listen_addresses=addresses)
-        settings = replace(settings, web=web)
+    web = with_web_flags(settings.web, arguments)
+    web = replace(web, metrics=with_collector_flags(web.metrics, arguments))
+    settings = replace(settings, web=web)
     if arguments.history_path is not None:
         history = replace(settings.history, path=arguments.history_path)
         settings = replace(settings, history=history)

@@ -1,14 +1,23 @@
-"""`rightsizer check-config`: is a configuration file right?"""
+"""`rightsizer check-config`: will the agent start with this configuration?"""
 
 import argparse
+import os
 from pathlib import Path
 
 from rightsizer.cli.command import Command
 from rightsizer.cli.output import say
 from rightsizer.config.loader import load_file
+from rightsizer.domain.errors import ConfigurationError
+from rightsizer.runtime.precheck import faults_of
 from rightsizer.runtime.settings import Settings
 
 __all__ = ["COMMAND"]
+
+_DESCRIPTION = """\
+Every fault of a configuration file and of the environment over it, with its place; then of what
+they name: the web configuration and its certificates, boards, prices, a scenario, tokens and other
+files of credentials. Run it as the agent's own user. Exits with 78 where anything is wrong.
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,13 +29,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=Path("/etc/rightsizer/rightsizer.yaml"),
         help="configuration file",
     )
+    parser.add_argument(
+        "--syntax-only",
+        action="store_true",
+        help="leave alone what the file names, which may lie on another machine",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Say that all is well; every fault at once otherwise, with exit code 78."""
-    load_file(Settings, arguments.file)
+    settings = load_file(Settings, arguments.file, os.environ)
+    faults = () if arguments.syntax_only else faults_of(settings)
+    if faults:
+        raise ConfigurationError("\n".join(f"{arguments.file}: {fault}" for fault in faults))
     say(f"{arguments.file}: ok")
     return 0
 
 
-COMMAND = Command("check-config", "check a configuration file", configure, run)
+COMMAND = Command("check-config", "check a configuration", configure, run, _DESCRIPTION)

@@ -1,11 +1,12 @@
 """What a command is: a name, its flags, and a function."""
 
 import argparse
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rightsizer.config.loader import load_file
+from rightsizer.config.loader import load, load_file
 from rightsizer.domain.errors import UsageError
 from rightsizer.domain.units import parse_duration
 from rightsizer.publish.web.address import parse_address
@@ -32,18 +33,21 @@ def add_config_flag(parser: argparse.ArgumentParser) -> None:
         dest="config_file",
         type=Path,
         metavar="FILE",
-        help="configuration file; without one every setting has its default",
+        help="configuration file; without one every setting has its default. Environment variables "
+        "like RIGHTSIZER_LOG__LEVEL go before it",
     )
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """The settings that the flag names.
+    """The settings of the file that the flag names, and of the environment over it.
 
     Raises:
-        ConfigurationError: the file has faults.
+        ConfigurationError: either has faults.
     """
     file = arguments.config_file
-    return Settings() if file is None else load_file(Settings, file)
+    if file is None:
+        return load(Settings, "", "", os.environ)
+    return load_file(Settings, file, os.environ)
 
 
 def checked_address(text: str) -> str:

@@ -4,6 +4,7 @@ import argparse
 
 from rightsizer.cli.command import Command, checked_address
 from rightsizer.cli.output import say
+from rightsizer.cli.web_flags import add_access_flags
 from rightsizer.runtime.demo import DemoSettings, run_demo
 
 __all__ = ["COMMAND"]
@@ -22,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="where to listen, as host:port",
     )
+    add_access_flags(parser)
     parser.add_argument(
         "--speed",
         type=_positive,
@@ -47,6 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
             listen_address=checked_address(arguments.listen_address),
             speed=arguments.speed,
             days_before=arguments.days_before,
+            web_config_file=arguments.web_config_file or "",
+            enable_lifecycle=arguments.enable_lifecycle,
         ),
         say,
     )

@@ -4,12 +4,11 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import IO, Final
 
 from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.moment import moment
 from rightsizer.cli.output import discard_output
 from rightsizer.domain.errors import RightsizerError, UsageError
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -30,9 +29,6 @@ _GRAINS: Final[Mapping[str, Nanoseconds]] = {
     "5m": 300 * NANOSECONDS_PER_SECOND,
     "1h": 3600 * NANOSECONDS_PER_SECOND,
 }
-_MICROSECOND: Final = 1000
-_LAST_SECOND: Final = 2**33
-"""In the year 2242: the history counts nanoseconds in 64 bits, which end soon after."""
 _BINARY: Final = frozenset({"parquet"})
 
 
@@ -44,13 +40,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="since",
-        type=_moment,
+        type=moment,
         metavar="TIME",
         help="windows that begin then or later: ISO 8601, in UTC unless it says otherwise, or "
         "seconds since the epoch",
     )
     parser.add_argument(
-        "--to", dest="until", type=_moment, metavar="TIME", help="windows that begin before then"
+        "--to", dest="until", type=moment, metavar="TIME", help="windows that begin before then"
     )
     parser.add_argument(
         "--devices",
@@ -110,28 +106,6 @@ def _standard_output() -> Iterator[IO[bytes]]:
             f"standard output cannot be written: {error.strerror}; make room where it goes, or "
             "name a file"
         ) from None
-
-
-def _moment(text: str) -> Nanoseconds:
-    """A time of the command line in nanoseconds since the epoch."""
-    with contextlib.suppress(InvalidOperation):
-        number = Decimal(text)
-        # What is no number, or beyond what the history can hold, is refused below.
-        if number.is_finite() and -_LAST_SECOND < number < _LAST_SECOND:
-            return int(number * NANOSECONDS_PER_SECOND)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a time; write it like 2026-01-31T12:00:00Z, or in seconds since the "
-            "epoch"
-        ) from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    whole = int(time.replace(microsecond=0).timestamp())
-    # Whatever the history holds begins after one end and before the other.
-    whole = max(-_LAST_SECOND, min(whole, _LAST_SECOND))
-    return whole * NANOSECONDS_PER_SECOND + time.microsecond * _MICROSECOND
 
 
 COMMAND = Command("export", "write the local history as a table", configure, run, _DESCRIPTION)

@@ -12,6 +12,8 @@ from rightsizer.cli.output import say
 from rightsizer.cli.replay_text import replay_text
 from rightsizer.domain.errors import UsageError
 from rightsizer.runtime.filling import Filling
+from rightsizer.runtime.log import LogLevel
+from rightsizer.runtime.log import configure as configure_log
 from rightsizer.runtime.replay import replay, replay_form
 from rightsizer.runtime.timeline import Timeline
 from rightsizer.telemetry.recorded.source import open_recording
@@ -53,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print what came of it."""
     settings = settings_of(arguments)
+    configure_log(settings.log.format, LogLevel.WARNING)
     _check_outputs(arguments)
     source = open_recording(
         arguments.files, catalogue=built_in(), board=arguments.board, columns=arguments.columns

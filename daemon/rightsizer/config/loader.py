@@ -1,9 +1,10 @@
-"""Reads a configuration file into a tree of frozen settings dataclasses."""
+"""Reads a configuration file, and the environment over it, into frozen settings dataclasses."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
+from rightsizer.config.environment import Override, overridden, overrides
 from rightsizer.config.fault import explain, spell_path
 from rightsizer.config.shape import Group, shape_of
 from rightsizer.config.validator import Fault, validate
@@ -15,15 +16,19 @@ __all__ = ["load", "load_file"]
 _Settings = TypeVar("_Settings")
 
 _OR_DEFAULTS: Final = "or leave the flag out to run with the defaults"
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
-def load(root: type[_Settings], text: str, name: str) -> _Settings:
+def load(
+    root: type[_Settings], text: str, name: str, environ: Mapping[str, str] = _NOTHING
+) -> _Settings:
     """The settings in a YAML text; an empty one stands for all defaults.
 
     Args:
         root: The frozen dataclass at the top of the tree.
         text: The file's contents.
         name: What faults call the file.
+        environ: Variables that go before the file; see `environment`.
 
     Raises:
         ConfigurationError: with every fault, one line each, in the order of their places.
@@ -33,16 +38,20 @@ def load(root: type[_Settings], text: str, name: str) -> _Settings:
     except YamlError as error:
         raise ConfigurationError(_printable(" ".join(str(error).split()))) from None
     shape = shape_of(root)
-    if document.data is None and isinstance(defaults := shape.default(), root):
+    said = overrides(shape, environ)
+    data = overridden(document.data, said)
+    if data is None and isinstance(defaults := shape.default(), root):
         return defaults
-    answer = validate(shape, {} if document.data is None else document.data)
+    answer = validate(shape, {} if data is None else data)
     if isinstance(answer, list):
-        raise ConfigurationError("\n".join(_lines(answer, document, shape)))
+        raise ConfigurationError("\n".join(_lines(answer, document, said, shape)))
     return cast(_Settings, answer)
 
 
-def load_file(root: type[_Settings], path: Path) -> _Settings:
-    """The settings in a file.
+def load_file(
+    root: type[_Settings], path: Path, environ: Mapping[str, str] = _NOTHING
+) -> _Settings:
+    """The settings in a file, and in the environment over it.
 
     Raises:
         ConfigurationError: the file cannot be read, or has faults.
@@ -70,14 +79,19 @@ def load_file(root: type[_Settings], path: Path) -> _Settings:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigurationError(f"{path}:{line}:1: is not UTF-8; save it as UTF-8") from None
-    return load(root, text, str(path))
+    return load(root, text, str(path), environ)
 
 
-def _lines(faults: Iterable[Fault], document: Document, shape: Group) -> Iterable[str]:
+def _lines(
+    faults: Iterable[Fault], document: Document, said: Iterable[Override], shape: Group
+) -> Iterable[str]:
     for fault in sorted(faults, key=lambda fault: (document.place(fault.path), str(fault.path))):
-        key = spell_path(fault.path)
-        parts = (document.where(fault.path), key, explain(fault, shape))
-        yield _printable(": ".join(filter(None, parts)))
+        variable = next((each for each in said if fault.path[: len(each.path)] == each.path), None)
+        if variable is None:
+            where, key = document.where(fault.path), spell_path(fault.path)
+        else:
+            where, key = variable.variable, spell_path(fault.path[len(variable.path) :])
+        yield _printable(": ".join(filter(None, (where, key, explain(fault, shape)))))
 
 
 def _printable(line: str) -> str:

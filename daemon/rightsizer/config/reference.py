@@ -23,8 +23,8 @@ def _section(group: Group, path: str) -> Iterator[str]:
         yield from (f"## `{path}`", "")
         yield from (group.help, "") if group.help else ()
     if rows:
-        yield "| key | what it does | value | default | source |"
-        yield "|---|---|---|---|---|"
+        yield "| key | what it does | value | default | takes effect | source |"
+        yield "|---|---|---|---|---|---|"
         yield from (_row(entry, path) for entry in rows)
         yield ""
     for entry in group.entries:
@@ -65,6 +65,7 @@ def _row(entry: Entry, path: str) -> str:
         entry.help,
         ", ".join(filter(None, (kind(entry.shape), limits(entry.shape)))),
         "required" if entry.is_required else f"`{_inline(plain(entry.default, entry.shape))}`",
+        "reload" if entry.is_live else "restart",
         entry.source,
     )
     # A bar would end the cell.

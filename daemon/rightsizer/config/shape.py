@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from rightsizer.domain.settings import Bounds, bounds_of
+from rightsizer.domain.settings import Bounds, bounds_of, is_live
 from rightsizer.domain.units import Unit
 
 __all__ = ["Entry", "Group", "Many", "Named", "Nullable", "Scalar", "Shape", "shape_of"]
@@ -78,6 +78,8 @@ class Entry:
     """`dataclasses.MISSING` where the operator has to say it."""
     help: str
     source: str
+    is_live: bool = False
+    """Whether a reload puts it in force; a group's keys may each say otherwise."""
 
     @property
     def is_required(self) -> bool:
@@ -108,23 +110,24 @@ class Group:
 Shape: TypeAlias = Scalar | Nullable | Many | Named | Group
 
 
-def shape_of(settings: type, defaults: Any = None) -> Group:
+def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Group:
     """The shape of a settings class.
 
     Args:
         settings: A frozen dataclass whose fields are settings or groups of settings.
         defaults: An instance whose values stand in place of the class's own defaults.
+        live: Whether a reload puts in force what does not say otherwise.
 
     Raises:
         TypeError: a field has a type that a configuration file cannot hold, or another's key.
     """
-    group = Group(settings, _summary(settings), tuple(_entries(settings, defaults)))
+    group = Group(settings, _summary(settings), tuple(_entries(settings, defaults, live)))
     if len(group.by_key) < len(group.entries):
         raise TypeError(f"{settings.__name__}: two fields have the same key")
     return group
 
 
-def _entries(settings: type, defaults: Any) -> Iterator[Entry]:
+def _entries(settings: type, defaults: Any, live: bool) -> Iterator[Entry]:  # noqa: FBT001 - handed down.
     hints = get_type_hints(settings)
     for declared in fields(settings):
         if defaults is not None:
@@ -133,9 +136,10 @@ def _entries(settings: type, defaults: Any) -> Iterator[Entry]:
             default = declared.default_factory()
         else:
             default = declared.default
-        bounds = bounds_of(declared)
+        bounds, says = bounds_of(declared), is_live(declared)
+        is_entry_live = live if says is None else says
         try:
-            shape = _shape(hints[declared.name], bounds, default)
+            shape = _shape(hints[declared.name], bounds, default, is_entry_live)
         except TypeError as error:
             raise TypeError(f"{settings.__name__}.{declared.name}: {error}") from None
         yield Entry(
@@ -145,6 +149,7 @@ def _entries(settings: type, defaults: Any) -> Iterator[Entry]:
             default=default,
             help=bounds.help if bounds else _help(shape),
             source=bounds.source if bounds else "",
+            is_live=is_entry_live,
         )
 
 
@@ -156,17 +161,17 @@ def _key(name: str, unit: str) -> str:
     return name.removesuffix("_")
 
 
-def _shape(hint: Any, bounds: Bounds | None, default: Any) -> Shape:
+def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:  # noqa: FBT001 - handed down.
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:  # noqa: PLR2004 - a value or nothing.
         (inner,) = (argument for argument in arguments if argument is not type(None))
-        return Nullable(_shape(inner, bounds, default))
+        return Nullable(_shape(inner, bounds, default, live))
     if origin is tuple and arguments[1:] == (...,):
-        return Many(_shape(arguments[0], bounds, None))
+        return Many(_shape(arguments[0], bounds, None, live))
     if origin in (dict, Mapping) and arguments[0] is str:
-        return Named(_shape(arguments[1], bounds, None))
+        return Named(_shape(arguments[1], bounds, None, live))
     if isinstance(hint, type) and is_dataclass(hint):
-        return shape_of(hint, default if isinstance(default, hint) else None)
+        return shape_of(hint, default if isinstance(default, hint) else None, live=live)
     if isinstance(hint, type) and (hint in _SCALARS or issubclass(hint, StrEnum)):
         if bounds is None:
             return Scalar(hint)

@@ -64,6 +64,9 @@ def advice_form(advice: Advice) -> Form:
         "expires": _time(advice.expires),
         "closed": _time(advice.closed),
         "actor": advice.actor,
+        "why": advice.why,
+        "verified": _time(advice.verified),
+        "realized_gpu_hours": advice.realized_gpu_hours,
     }
 
 

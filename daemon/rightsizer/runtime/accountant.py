@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rightsizer.accounting.accounts import AccountingSettings, Accounts
 from rightsizer.accounting.case_view import cases_of
 from rightsizer.accounting.known import KnownDevice
+from rightsizer.accounting.recollection import Recollection
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import Case
@@ -88,6 +89,10 @@ class Accountant:
         self._latest = report
         return report
 
+    def follow(self, policies: Sequence[Policy]) -> None:
+        """Take holders for what other policies say of them, from the next snapshot on."""
+        self._policies = policies
+
     def remember(self, snapshots: Iterable[Snapshot]) -> None:
         """Account for the past without publishing it; counters start at 0 after it."""
         with self._lock:
@@ -113,6 +118,12 @@ class Accountant:
             views, node = self._accounts.case_views(span, now), self._accounts.node()
         # A month of windows takes a while to read; sampling need not wait for it.
         return cases_of(views, node)
+
+    def remembered(self) -> tuple[Nanoseconds, tuple[Recollection, ...]]:
+        """The latest snapshot's time, and what is remembered of its devices."""
+        with self._lock:
+            now = self._latest.wall_time if self._latest is not None else 0
+            return now, self._accounts.recollections()
 
     def take_windows(self) -> tuple[list[Window], list[Window], tuple[KnownDevice, ...]]:
         """What a history should keep: windows closed since the last call, running ones, devices."""

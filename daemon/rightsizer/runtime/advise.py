@@ -8,7 +8,9 @@ from rightsizer.domain.advice import Advice
 from rightsizer.domain.errors import HistoryError
 from rightsizer.domain.finding import Finding
 from rightsizer.domain.units import Nanoseconds
-from rightsizer.runtime.agent import rules_of
+from rightsizer.runtime.market_rules import rules_of
+from rightsizer.runtime.policy import Guidance
+from rightsizer.runtime.rule_faults import RuleFaults
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.storage import Storage
 
@@ -37,10 +39,16 @@ def advise(path: Path, settings: Settings) -> tuple[tuple[Finding, ...], tuple[A
         storage.close()
     if not now:
         raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
-    judgements = judge_all(
-        lambda span: accounts.cases(span, now),
-        rules_of(settings),
-        ledger.open_now(),
+    guidance = Guidance(settings.policies_here)
+    judgements = guidance.withheld(
+        judge_all(
+            lambda span: accounts.cases(span, now),
+            rules_of(settings),
+            ledger.open_now(),
+            guidance.tuned,
+            RuleFaults().note,
+        ),
+        now,
     )
     ledger.update(judgements, now)
     return tuple(judgement.finding for judgement in judgements), ledger.advice()

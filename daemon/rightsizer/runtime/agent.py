@@ -1,38 +1,46 @@
 """The agent: one source, one heartbeat, a few jobs, one server; and how it starts and stops."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import structlog
 
 from rightsizer import __version__
-from rightsizer.advice.market import Market
-from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.domain.errors import HistoryError
 from rightsizer.domain.metric_family import series_key
 from rightsizer.domain.report import AgentReport, Report
 from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.edge.clock import Clock
 from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.grafana.annotations import GrafanaAnnotations, grafana_annotations
 from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web.lifecycle import LifecycleRoutes
 from rightsizer.publish.web.routes import Route
 from rightsizer.publish.web.server import WebServer
 from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.advice_control import AdviceRoutes
 from rightsizer.runtime.chores import Chores
 from rightsizer.runtime.coordinator import Coordinator
-from rightsizer.runtime.jobs import Job, Jobs
+from rightsizer.runtime.door import Door, open_door
+from rightsizer.runtime.flush_route import FlushRoute
+from rightsizer.runtime.jobs import Jobs
+from rightsizer.runtime.log import tune
 from rightsizer.runtime.log_counter import LogCounter
+from rightsizer.runtime.market_rules import rules_of
 from rightsizer.runtime.notify import Notifier
+from rightsizer.runtime.past import PastBook
+from rightsizer.runtime.recommender_gauges import recommender_gauges
+from rightsizer.runtime.reloader import Reloader
+from rightsizer.runtime.schedule import schedule
 from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.settings_part import SettingsPart
+from rightsizer.runtime.sinks import LiveSinks, Sinks, sinks_of
 from rightsizer.runtime.storage import Storage
 from rightsizer.telemetry.source import Source
 
-__all__ = ["Agent", "rules_of"]
+__all__ = ["Agent"]
 
 _RESTORED: Final = 30 * 86400.0
 _SET_BACK: Final = 86400.0
@@ -54,6 +62,8 @@ class Agent:
         log_counter: LogCounter | None = None,
         notifier: Notifier | None = None,
         local_routes: Sequence[Route] = (),
+        door: Door | None = None,
+        reread: Callable[[], Settings] | None = None,
     ) -> None:
         self.settings, self._source, self._clock = settings, source, clock
         self._source_name = source_name
@@ -63,41 +73,102 @@ class Agent:
         self._log = structlog.get_logger(component="agent")
         self._interval = nanoseconds(settings.sampling.interval)
         self._started = clock.wall_time()
-        self.accountant = Accountant(settings.accounting, settings.policies)
+        self.accountant = Accountant(settings.accounting, settings.policies_here)
         self._stopping = threading.Event()
-        self._sink = self._grafana()
+        self._sinks = LiveSinks(settings, self._sinks_of)
         self.chores = Chores(
             accountant=self.accountant,
             storage=storage,
             ledger=storage.ledger(settings.recommender.ledger),
             rules=rules_of(settings),
-            sink=self._sink,
+            sinks=(self._sinks,),
+            policies=settings.policies_here,
             clock=clock,
             retention_seconds=settings.history.retention,
             fine_seconds=settings.history.fine_retention,
         )
-        self.jobs = Jobs(self._schedule(), clock)
-        books = settings.accounting.books
-        # What accounting calls a gap is what readers of the report call stale.
-        freshness = FreshnessSettings(books.gap_intervals, books.gap_minimum_seconds)
-        self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
-        self.server = WebServer(
-            settings.web.listen_addresses,
-            latest=self.accountant.latest,
-            exposition=Exposition(
-                self.accountant.latest, settings.web.metrics, freshness, clock.wall_time
-            ),
-            settings=settings.web.server,
-            freshness=freshness,
+        self.jobs = Jobs(schedule(self.chores, settings), clock)
+        door = door or open_door(settings, clock.wall_time)
+        self.reloader = Reloader(
+            (*self._parts(reread), *door.parts),
+            started=self._started,
+            notifier=self._notifier,
             wall_time=clock.wall_time,
-            local_socket=settings.path.api_socket,
-            local_routes=local_routes,
         )
+        self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
+        self._advice_routes = AdviceRoutes(self.chores, settings.recommender.rules)
+        self._exposition = self._new_exposition(settings)
+        self.server = self._server(door, local_routes)
         self._watchdog_due: Nanoseconds = 0
         self._status_due: Nanoseconds = 0
         self._trouble: str | None = None
         self._released: str | None = None
         self._is_ready = False
+
+    def _sinks_of(self, settings: Settings) -> Sinks:
+        return sinks_of(
+            settings,
+            self._storage,
+            lambda: self.chores.advice,
+            clock=self._clock,
+            tell=lambda event, message: self._log.warning(event, message=message),
+            sleep=self._stopping.wait,
+        )
+
+    def _parts(self, reread: Callable[[], Settings] | None) -> tuple[SettingsPart, ...]:
+        if reread is None:
+            return ()
+        return (SettingsPart(self.settings, reread, self._change, self._clock.wall_time),)
+
+    def _change(self, settings: Settings, rules: Sequence[Rule[Any]]) -> None:
+        """Put settings in force that differ in nothing but what may change."""
+        # The only one that can fail, and leaves all as it was where it does.
+        self._sinks.change(settings)
+        self.settings = settings
+        self.accountant.follow(settings.policies_here)
+        self.chores.change(rules, settings.policies_here, settings.recommender.ledger)
+        self.chores.keep(settings.history.retention, settings.history.fine_retention)
+        self._advice_routes.explain_by(settings.recommender.rules)
+        self._exposition.change(settings.web.metrics)
+        tune(settings.log.level, settings.log.repeat_interval)
+        for job in schedule(self.chores, settings):
+            self.jobs.change(job)
+
+    def _freshness(self) -> FreshnessSettings:
+        # What accounting calls a gap is what readers of the report call stale.
+        books = self.settings.accounting.books
+        return FreshnessSettings(books.gap_intervals, books.gap_minimum_seconds)
+
+    def _new_exposition(self, settings: Settings) -> Exposition:
+        return Exposition(
+            self.accountant.latest,
+            settings.web.metrics,
+            self._freshness(),
+            self._clock.wall_time,
+            dcgm_source=settings.sources.dcgm.url,
+        )
+
+    def _server(self, door: Door, local_routes: Sequence[Route]) -> WebServer:
+        settings = self.settings
+        return WebServer(
+            settings.web.listen_addresses,
+            latest=self.accountant.latest,
+            exposition=self._exposition,
+            settings=settings.web.server,
+            freshness=self._freshness(),
+            wall_time=self._clock.wall_time,
+            local_socket=settings.path.api_socket,
+            local_routes=(
+                *local_routes,
+                *self._advice_routes.routes,
+                *FlushRoute(self.chores.flush).routes,
+                *LifecycleRoutes(
+                    self.reloader.reload, is_enabled=settings.web.enable_lifecycle
+                ).routes,
+            ),
+            access=door.access,
+            past=PastBook(self.accountant.remembered),
+        )
 
     def start(self) -> None:
         """Restore what is kept, listen, and start the jobs.
@@ -107,6 +178,7 @@ class Agent:
         """
         self._restore()
         self.server.start()
+        self.reloader.start()
         self.jobs.start()
         self._log.info(
             "agent_started",
@@ -126,6 +198,7 @@ class Agent:
         """Write the history first, then stop everything; no job is waited for."""
         self._notifier.stopping()
         self._stopping.set()
+        self.reloader.stop()
         self.jobs.stop()
         self.jobs.run("flush")
         self.server.stop()
@@ -148,26 +221,6 @@ class Agent:
             self._log.info("history_restored", windows=restored)
         except HistoryError as error:
             self._log.error("history_unreadable", error=str(error))
-
-    def _grafana(self) -> GrafanaAnnotations | None:
-        if not self.settings.grafana.url:
-            return None
-        return grafana_annotations(
-            self.settings.grafana,
-            self._storage.outbox,
-            self._clock,
-            lambda message: self._log.warning("grafana_trouble", message=message),
-            self._stopping.wait,
-        )
-
-    def _schedule(self) -> Sequence[Job]:
-        recommender, history = self.settings.recommender, self.settings.history
-        return (
-            Job("recommend", self.chores.recommend, recommender.interval, recommender.jitter),
-            Job("flush", self.chores.flush, history.flush_interval),
-            Job("prune", self.chores.prune, 3600.0),
-            Job("annotate", self.chores.annotate, 60.0),
-        )
 
     def _on_snapshot(self, snapshot: Snapshot) -> None:
         report = self.accountant.post(
@@ -236,39 +289,14 @@ class Agent:
             counters[key] = count
         for level, count in self._log_counter.by_level().items():
             counters[series_key("rightsizer_log_messages_total", level=level)] = count
-        if self._sink is not None:
-            counters["rightsizer_annotations_total"] = self._sink.report.tried
-            counters["rightsizer_annotation_failures_total"] = self._sink.report.failed
-        return counters
+        return counters | self._sinks.counters()
 
     def _gauges(self, snapshot: Snapshot) -> dict[str, float]:
-        judgements = self.chores.judgements
         gauges = {
-            "rightsizer_recommender_findings": float(
-                sum(judgement.finding.is_complaint for judgement in judgements)
-            ),
-            "rightsizer_recommender_abstentions": float(
-                sum(judgement.finding.abstained is not None for judgement in judgements)
-            ),
+            **recommender_gauges(self.chores.judgements),
             "rightsizer_workers_abandoned": float(snapshot.abandoned_workers),
-            "rightsizer_config_last_reload_successful": 1.0,
-            "rightsizer_config_last_reload_success_timestamp_seconds": seconds(self._started),
+            **self.reloader.gauges,
         }
         if self._storage.history is not None:
             gauges["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
-        if self._sink is not None:
-            gauges["rightsizer_annotations_pending"] = self._sink.report.pending
-        return gauges
-
-
-def rules_of(settings: Settings) -> tuple[Rule[Any], ...]:
-    """The rules with an operator's settings, in the market that he knows.
-
-    Raises:
-        ConfigurationError: his files of boards or prices have faults.
-    """
-    tree, files = settings.recommender.rules, settings.catalogue
-    catalogue = read_catalogue(files.boards_path)
-    prices = read_prices(files.prices_path, catalogue)
-    market = Market(catalogue, prices, settings.recommender.market)
-    return tuple(rule.with_settings(getattr(tree, rule.name)).in_market(market) for rule in RULES)
+        return gauges | self._sinks.gauges()

@@ -1,8 +1,8 @@
 """What the local socket takes beside the pages: requests to let the GPUs go, and to take back."""
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -12,6 +12,7 @@ from rightsizer.edge.clock import Clock
 from rightsizer.publish.json_form import Form
 from rightsizer.publish.web.message import Request, Response
 from rightsizer.publish.web.routes import Route, Site
+from rightsizer.runtime.request_body import fields_of
 from rightsizer.telemetry.controls import Controls, Held, Release
 
 __all__ = ["ControlRoutes", "StillHeld"]
@@ -47,7 +48,7 @@ class ControlRoutes:
 
     def _release(self, site: Site, request: Request) -> Response:
         del site
-        fields = _fields(request.body, ("held", "for"))
+        fields = fields_of(request.body, ("held", "for"), Held.GPUS)
         held = _held(fields.get("held"))
         for_seconds = _duration(fields.get("for"))
         release = self._controls.release(held, for_seconds)
@@ -56,7 +57,7 @@ class ControlRoutes:
 
     def _resume(self, site: Site, request: Request) -> Response:
         del site
-        named = _fields(request.body, ("held",)).get("held")
+        named = fields_of(request.body, ("held",), Held.GPUS).get("held")
         asked = tuple(Held) if named is None else (_held(named),)
         resumed = [str(held) for held in asked if self._controls.resume(held)]
         self._tell("resume_requested", request, resumed=",".join(resumed))
@@ -84,24 +85,6 @@ class ControlRoutes:
         peer = request.peer
         actor = {} if peer is None else {"uid": peer.uid, "pid": peer.pid}
         self._log.info(event, **details, **actor)
-
-
-def _fields(body: bytes, known: tuple[str, ...]) -> Mapping[str, Any]:
-    """The fields of a request.
-
-    Raises:
-        UsageError: it is no JSON object, or has others.
-    """
-    try:
-        fields = json.loads(body) if body.strip() else {}
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"the body is not JSON: {error}") from None
-    if not isinstance(fields, dict):
-        raise UsageError('the body is no JSON object; write it like {"held": "gpus"}')
-    for name in fields:
-        if name not in known:
-            raise UsageError(f"'{name}' is not a field; choose from {', '.join(known)}")
-    return fields
 
 
 def _held(value: object) -> Held:

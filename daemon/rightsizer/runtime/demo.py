@@ -44,6 +44,8 @@ class DemoSettings:
     """Days that the node remembers when the demonstration begins."""
     memory_tick_seconds: float = 300.0
     """Simulated time between two readings of the days before."""
+    web_config_file: str = ""
+    enable_lifecycle: bool = False
 
 
 class DemoClock(FastClock):
@@ -83,17 +85,17 @@ def run_demo(demo: DemoSettings, tell: Callable[[str], None]) -> None:
         minutes = _DAY / demo.speed / 60.0
         tell(f"One simulated day passes in {minutes:.0f} minutes, then time goes on as usual.")
         for address in agent.server.addresses:
-            tell(where_to_look(address))
+            tell(where_to_look(address, agent.server.scheme))
 
     serve(settings, clock, prepare=prepare, announce=announce)
 
 
-def where_to_look(address: str) -> str:
+def where_to_look(address: str, scheme: str = "http") -> str:
     """The pages of an agent, for a person who has just started it."""
     return (
-        f"  page      http://{address}/\n"
-        f"  metrics   http://{address}/metrics\n"
-        f"  advice    http://{address}/api/v1/advice\n"
+        f"  page      {scheme}://{address}/\n"
+        f"  metrics   {scheme}://{address}/metrics\n"
+        f"  advice    {scheme}://{address}/api/v1/advice\n"
         "Stop it with Ctrl-C."
     )
 
@@ -127,6 +129,8 @@ def _settings(demo: DemoSettings) -> Settings:
         web=replace(
             WebTree(),
             listen_addresses=(demo.listen_address,),
+            config_file=demo.web_config_file,
+            enable_lifecycle=demo.enable_lifecycle,
             server=replace(base.web.server, page_refresh_seconds=5.0),
         ),
         log=replace(base.log, level=type(base.log.level).WARNING),

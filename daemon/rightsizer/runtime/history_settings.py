@@ -23,6 +23,7 @@ class HistorySettings:
         minimum=86400.0,
         maximum=366 * 86400.0,
         source="the longest window that a rule asks for, twice",
+        is_live=True,
     )
     fine_retention: float = setting(
         48 * 3600.0,
@@ -31,6 +32,7 @@ class HistorySettings:
         minimum=86400.0,
         maximum=366 * 86400.0,
         source="the 24 h that are answered from five-minute windows, twice",
+        is_live=True,
     )
     maximum_size_bytes: int = setting(
         MAXIMUM_BYTES,
@@ -46,4 +48,5 @@ class HistorySettings:
         unit="seconds",
         minimum=1.0,
         maximum=3600.0,
+        is_live=True,
     )

@@ -20,6 +20,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from rightsizer.domain.errors import RightsizerError
 from rightsizer.domain.report import JobReport
 from rightsizer.edge.clock import Clock
+from rightsizer.runtime.every import Every
 
 __all__ = ["Job", "Jobs"]
 
@@ -79,6 +80,15 @@ class Jobs:
             self._add(job)
         self._scheduler.start()
 
+    def change(self, job: Job) -> None:
+        """Run a job at another interval, from now on; one that stays as it is keeps its turn."""
+        known = self._jobs[job.name]
+        if known == job:
+            return
+        self._jobs[job.name] = job
+        if self._scheduler.running:
+            self._add(job)
+
     def stop(self) -> None:
         """Start no more runs; those under way end by themselves, within their own timeouts."""
         if self._scheduler.running:
@@ -134,18 +144,14 @@ class Jobs:
             self._reports[event.job_id] = replace(report, skipped=report.skipped + 1)
 
     def _add(self, job: Job) -> None:
-        options: dict[str, Any] = {}
-        if job.jitter_seconds:
-            options["jitter"] = job.jitter_seconds / self._clock.speed
         self._paces[job.name] = pace = self._pace(job)
+        jitter = min(job.jitter_seconds / self._clock.speed, pace)
         self._scheduler.add_job(
             self.run,
-            "interval",
+            Every(pace, jitter),
             args=(job.name,),
             id=job.name,
-            seconds=pace,
             replace_existing=True,
-            **options,
         )
 
     def _pace(self, job: Job) -> float:

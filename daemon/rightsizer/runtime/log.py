@@ -27,8 +27,9 @@ from structlog.types import EventDict, FilteringBoundLogger, Processor
 from rightsizer.domain.settings import setting
 from rightsizer.runtime.log_counter import LogCounter
 from rightsizer.runtime.log_repeater import Repeater
+from rightsizer.runtime.log_threshold import Threshold
 
-__all__ = ["LogFormat", "LogLevel", "LogSettings", "configure", "logger"]
+__all__ = ["LogFormat", "LogLevel", "LogSettings", "configure", "logger", "tune"]
 
 
 class LogFormat(StrEnum):
@@ -56,7 +57,9 @@ class LogSettings:
     """What is logged, and how."""
 
     format: LogFormat = setting(LogFormat.AUTO, help="The form of a line; auto fits the reader.")
-    level: LogLevel = setting(LogLevel.INFO, help="The least severe messages that are logged.")
+    level: LogLevel = setting(
+        LogLevel.INFO, help="The least severe messages that are logged.", is_live=True
+    )
     repeat_interval: float = setting(
         300.0,
         help="How often a fault that goes on is logged; the others are counted in `suppressed`.",
@@ -64,6 +67,7 @@ class LogSettings:
         minimum=0,
         maximum=86400,
         source="the shortest interval at which a person would act on it again",
+        is_live=True,
     )
 
 
@@ -84,14 +88,14 @@ def configure(
     counter = LogCounter()
     structlog.configure(
         processors=[
+            Threshold(_severity(level)),
             add_log_level,
             counter,
             Repeater(repeat_interval_seconds),
             *_renderers(_detect(format, stream, environ), stream, environ),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[level.upper()]
-        ),
+        # What is logged less severely than the threshold goes by it, for it may change.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
@@ -102,9 +106,22 @@ def configure(
     return counter
 
 
+def tune(level: LogLevel, repeat_interval_seconds: float) -> None:
+    """Let the chain that is set up tell more or less from now on."""
+    for processor in structlog.get_config()["processors"]:
+        if isinstance(processor, Threshold):
+            processor.level = _severity(level)
+        elif isinstance(processor, Repeater):
+            processor.pace(repeat_interval_seconds)
+
+
 def logger(component: str) -> FilteringBoundLogger:
     """A logger whose messages name the part of the program that speaks."""
     return cast(FilteringBoundLogger, structlog.get_logger(component=component))
+
+
+def _severity(level: LogLevel) -> int:
+    return logging.getLevelNamesMapping()[level.upper()]
 
 
 class _Bridge(logging.Handler):

@@ -40,6 +40,10 @@ class Repeater:
         self._seen: OrderedDict[Hashable, _Repetition] = OrderedDict()
         self._lock = threading.Lock()
 
+    def pace(self, interval_seconds: float) -> None:
+        """Log a fault that goes on once in another interval."""
+        self._interval = nanoseconds(interval_seconds)
+
     def __call__(self, _wrapped: Any, _name: str, event: EventDict) -> EventDict:
         """Pass a message on, or drop it.
 

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,12 +21,23 @@ class Notifier:
         path = environ.get("NOTIFY_SOCKET", "")
         # A leading @ stands for the NUL of Linux's abstract addresses.
         self._address = path.replace("@", "\0", 1) if path.startswith("@") else path
+        self._is_ready = False
         self.watchdog_interval: Final[Nanoseconds | None] = _watchdog_interval(environ)
         """How often to call `watchdog`: half of what the manager allows, `None` for never."""
 
     def ready(self) -> bool:
         """Start-up is complete."""
+        self._is_ready = True
         return self._send("READY=1")
+
+    def reloading(self) -> bool:
+        """The configuration is being read again, which a service that is not ready does not say."""
+        microseconds = time.monotonic_ns() // _NANOSECONDS_PER_MICROSECOND
+        return self._is_ready and self._send(f"RELOADING=1\nMONOTONIC_USEC={microseconds}")
+
+    def reloaded(self) -> bool:
+        """It has been, with success or without."""
+        return self._is_ready and self._send("READY=1")
 
     def stopping(self) -> bool:
         """Shutdown has begun."""

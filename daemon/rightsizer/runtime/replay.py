@@ -17,8 +17,9 @@ from rightsizer.domain.signal import Signal
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 from rightsizer.domain.window import Provisioning, Window
 from rightsizer.publish.json_form import advice_form, finding_form
-from rightsizer.runtime.agent import rules_of
-from rightsizer.runtime.policy import apply
+from rightsizer.runtime.market_rules import rules_of
+from rightsizer.runtime.policy import Guidance, apply
+from rightsizer.runtime.rule_faults import RuleFaults
 from rightsizer.runtime.settings import Settings
 from rightsizer.telemetry.source import Source
 
@@ -77,9 +78,9 @@ def replay(
         entries: Are given every entry, in time order.
         history: Is given every window.
     """
-    run = _Run(settings)
+    run, policies = _Run(settings), settings.policies_here
     while (snapshot := source.read()) is not None:
-        snapshot = apply(snapshot, settings.policies)
+        snapshot = apply(snapshot, policies)
         for entry in run.accounts.post(snapshot):
             for sink in entries:
                 sink.write(entry)
@@ -96,6 +97,8 @@ class _Run:
     def __init__(self, settings: Settings) -> None:
         self.accounts = Accounts(settings.accounting)
         self._rules = rules_of(settings)
+        self._guidance = Guidance(settings.policies_here)
+        self._faults = RuleFaults()
         # However long the recording is, all that was ever opened is told.
         kept = replace(settings.recommender.ledger, closed_kept_seconds=_FOR_EVER)
         self._ledger = Ledger((), kept)
@@ -110,9 +113,13 @@ class _Run:
             return
         self._due = now + self._interval
         judgements = judge_all(
-            lambda span: self.accounts.cases(span, now), self._rules, self._ledger.open_now()
+            lambda span: self.accounts.cases(span, now),
+            self._rules,
+            self._ledger.open_now(),
+            self._guidance.tuned,
+            self._faults.note,
         )
-        self._ledger.update(judgements, now)
+        self._ledger.update(self._guidance.withheld(judgements, now), now)
 
     def result(self) -> Replay:
         """Everything, once the recording is over."""
@@ -134,7 +141,7 @@ class _Run:
                 for device in self.accounts.devices
                 if device.uuid in judged
             ),
-            findings=findings(cases, self._rules),
+            findings=findings(cases, self._rules, self._faults.note),
             advice=self._ledger.advice(),
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from rightsizer.edge.clock import Clock, SystemClock
 from rightsizer.runtime.agent import Agent
 from rightsizer.runtime.control import ControlRoutes
+from rightsizer.runtime.door import open_door
 from rightsizer.runtime.log import configure
 from rightsizer.runtime.notify import Notifier
 from rightsizer.runtime.settings import Settings
@@ -24,22 +25,25 @@ def serve(
     *,
     prepare: Callable[[Agent], None] | None = None,
     announce: Callable[[Agent], None] | None = None,
+    reread: Callable[[], Settings] | None = None,
 ) -> None:
-    """Run the agent that the settings describe until SIGTERM or SIGINT.
+    """Run the agent that the settings describe until SIGTERM or SIGINT; SIGHUP reloads it.
 
     Args:
         settings: Everything that an operator may set.
         clock: The clock to live by; the system's unless told otherwise.
         prepare: Is called with the agent before it starts.
         announce: Is called with the agent once it listens.
+        reread: Gives the settings as they are now, for a reload.
 
     Raises:
-        RightsizerError: it cannot start: a scenario, an address, a history.
+        RightsizerError: it cannot start: a scenario, an address, a history, a web configuration.
     """
     clock = clock or SystemClock()
     log = settings.log
     counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
     # A scenario that is wrong must not leave an empty history behind.
+    door = open_door(settings, clock.wall_time)
     named = live_source(settings, clock)
     storage: Storage | None = None
     try:
@@ -54,11 +58,14 @@ def serve(
             log_counter=counter,
             notifier=Notifier(os.environ),
             local_routes=ControlRoutes(named.controls, clock, named.still_held).routes,
+            door=door,
+            reread=reread,
         )
         if prepare is not None:
             prepare(agent)
         # From here on a signal ends it with a flush, even before the first tick.
         stop = stop_on_signals()
+        signal.signal(signal.SIGHUP, lambda *_: agent.reloader.request())
         agent.start()
     except BaseException:
         named.source.close()

@@ -9,14 +9,17 @@ from rightsizer.advice.ledger import LedgerSettings
 from rightsizer.advice.market import MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.domain.errors import UsageError
-from rightsizer.domain.settings import setting
+from rightsizer.domain.settings import LIVE, setting
 from rightsizer.publish.grafana.settings import GrafanaSettings
 from rightsizer.publish.metrics.settings import MetricsSettings
 from rightsizer.publish.web.address import parse_address
+from rightsizer.publish.web.prefix import checked_path
 from rightsizer.publish.web.settings import WebSettings
+from rightsizer.publish.webhook.settings import WebhookSettings
 from rightsizer.runtime.history_settings import HistorySettings
 from rightsizer.runtime.log import LogSettings
-from rightsizer.runtime.policy import Policy
+from rightsizer.runtime.policy import NodeSettings, Policy, of_pool
+from rightsizer.sizing.settings import SizingSettings
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 from rightsizer.telemetry.host.settings import HostSettings
 from rightsizer.telemetry.live import LiveSettings
@@ -152,16 +155,41 @@ class WebTree:
     listen_addresses: tuple[str, ...] = setting(
         (":19400",), help="Addresses to listen on, as host:port, :port or [::1]:port."
     )
+    config_file: str = setting(
+        "",
+        help="A file of TLS, users, headers and limits, in the format of all Prometheus exporters; "
+        "empty for plain HTTP without users.",
+    )
+    enable_lifecycle: bool = setting(
+        False,
+        help="Take /-/reload over TCP, and from those who prove who they are whatever changes "
+        "something.",
+    )
+    telemetry_path: str = setting("/metrics", help="Where the metrics are.")
+    route_prefix: str = setting(
+        "", help="What every path begins with, like /gpu, behind a proxy that passes paths on."
+    )
+    systemd_socket: bool = setting(
+        False, help="Listen on the sockets that systemd hands over, and not on the addresses."
+    )
     server: WebSettings = field(default_factory=WebSettings)
-    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings, metadata=LIVE)
 
     def __post_init__(self) -> None:
-        """Refuse an address that nobody can listen at."""
+        """Refuse an address that nobody can listen at, and a path that nobody can ask for."""
         for address in self.listen_addresses:
             try:
                 parse_address(address)
             except UsageError as error:
                 raise ValueError(f"listen_addresses: {error}") from None
+        for key, path in (
+            ("telemetry_path", self.telemetry_path),
+            ("route_prefix", self.route_prefix or "/"),
+        ):
+            try:
+                checked_path(path)
+            except UsageError as error:
+                raise ValueError(f"{key}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +198,28 @@ class Settings:
 
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     sources: SourceSettings = field(default_factory=SourceSettings)
-    catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
+    catalogue: CatalogueSettings = field(default_factory=CatalogueSettings, metadata=LIVE)
     accounting: AccountingSettings = field(default_factory=AccountingSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
-    recommender: RecommenderSettings = field(default_factory=RecommenderSettings)
-    grafana: GrafanaSettings = field(default_factory=GrafanaSettings)
+    recommender: RecommenderSettings = field(default_factory=RecommenderSettings, metadata=LIVE)
+    sizing: SizingSettings = field(default_factory=SizingSettings, metadata=LIVE)
+    grafana: GrafanaSettings = field(default_factory=GrafanaSettings, metadata=LIVE)
+    webhooks: tuple[WebhookSettings, ...] = setting(
+        (),
+        help="Who else is told of advice: an Alertmanager, or anybody who takes JSON.",
+        is_live=True,
+    )
     web: WebTree = field(default_factory=WebTree)
     log: LogSettings = field(default_factory=LogSettings)
     path: PathSettings = field(default_factory=PathSettings)
+    node: NodeSettings = field(default_factory=NodeSettings, metadata=LIVE)
     policies: tuple[Policy, ...] = setting(
-        (), help="What operators know of their workloads and the agent cannot see; first match."
+        (),
+        help="What operators know of their workloads and the agent cannot see; first match.",
+        is_live=True,
     )
+
+    @property
+    def policies_here(self) -> tuple[Policy, ...]:
+        """The policies that are about this machine."""
+        return of_pool(self.policies, self.node.pool)

@@ -8,7 +8,9 @@ from rightsizer.accounting.history import MAXIMUM_BYTES, History, PackedWindow
 from rightsizer.accounting.history_schema import HISTORY_SCHEMAS
 from rightsizer.accounting.known import KnownDevice
 from rightsizer.advice.ledger import Ledger, LedgerSettings, Record
-from rightsizer.advice.ledger_store import LEDGER_SCHEMA, LedgerStore
+from rightsizer.advice.ledger_store import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerStore
+from rightsizer.advice.track_record import Tally
+from rightsizer.domain.advice import AdviceEvent
 from rightsizer.domain.errors import HistoryError
 from rightsizer.domain.window import Window
 from rightsizer.edge.database import Database
@@ -18,12 +20,20 @@ from rightsizer.publish.grafana.outbox import (
     Outbox,
     SqliteOutbox,
 )
+from rightsizer.publish.webhook.outbox import (
+    WEBHOOK_OUTBOX_SCHEMA,
+    MemoryWebhookOutbox,
+    SqliteWebhookOutbox,
+    WebhookOutbox,
+)
 
 __all__ = ["MIGRATIONS", "Storage"]
 
 MIGRATIONS: Final = (
     f"{HISTORY_SCHEMAS[0]}; {LEDGER_SCHEMA}; {OUTBOX_SCHEMA}",
     HISTORY_SCHEMAS[1],
+    TRACK_SCHEMA,
+    WEBHOOK_OUTBOX_SCHEMA,
 )
 """The n-th script leads from schema n-1 to n; what was released is never changed."""
 
@@ -63,9 +73,14 @@ class Storage:
         self._ledger = LedgerStore(self._database) if self._database else None
         self._pending: list[PackedWindow] = []
         self._records: tuple[Record, ...] = ()
+        self._tallies: tuple[Tally, ...] = ()
+        self._untold: tuple[AdviceEvent, ...] = ()
         self._told_breaks = self.breaks
         self.history = History(self._database, maximum_bytes) if self._database else None
         self.outbox: Outbox = SqliteOutbox(self._database) if self._database else MemoryOutbox()
+        self.webhook_outbox: WebhookOutbox = (
+            SqliteWebhookOutbox(self._database) if self._database else MemoryWebhookOutbox()
+        )
 
     @property
     def set_aside(self) -> Path | None:
@@ -80,17 +95,38 @@ class Storage:
     def ledger(self, settings: LedgerSettings) -> Ledger:
         """The ledger as it was left."""
         store = self._ledger
-        self._records = tuple(self._despite_a_break(store.load)) if store else ()
-        return Ledger(self._records, settings)
+        if store is None:
+            return Ledger((), settings)
+        self._records = tuple(self._despite_a_break(store.load))
+        self._tallies = tuple(self._despite_a_break(store.load_tallies))
+        self._untold = tuple(self._despite_a_break(store.load_untold))
+        return Ledger(self._records, settings, self._tallies)
 
-    def save_ledger(self, ledger: Ledger) -> None:
-        """Keep the ledger as it is.
+    @property
+    def untold(self) -> tuple[AdviceEvent, ...]:
+        """Events that were saved and may not have been told before the program ended."""
+        return self._untold
+
+    def save_ledger(self, ledger: Ledger, untold: Iterable[AdviceEvent] = ()) -> None:
+        """Keep the ledger as it is, and with it what is still to be told of it.
 
         Raises:
             HistoryError: it could not be written.
         """
-        self._records = tuple(ledger.records)
+        self._records = ledger.records
+        self._tallies = ledger.track_record.tallies
+        self._untold = tuple(untold)
         self._despite_a_break(self._save_records)
+
+    def told(self) -> None:
+        """Forget the events, of which everybody took note.
+
+        Raises:
+            HistoryError: it could not be written; they are told again after a restart.
+        """
+        if self._ledger and self._untold:
+            self._untold = ()
+            self._despite_a_break(self._ledger.told)
 
     def save_windows(
         self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[KnownDevice]
@@ -123,7 +159,7 @@ class Storage:
 
     def _save_records(self) -> None:
         if self._ledger:
-            self._ledger.save(self._records)
+            self._ledger.save(self._records, self._tallies, self._untold)
 
     def _despite_a_break(self, act: Callable[[], _Answer]) -> _Answer:
         """Try once more where the database broke under it, for a new one was begun."""

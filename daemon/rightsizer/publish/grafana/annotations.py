@@ -13,6 +13,7 @@ from rightsizer.domain.advice import AdviceEvent, AdviceEventKind
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.edge.clock import Clock, SystemClock
 from rightsizer.edge.http import Failure, FailureKind, HttpClient
+from rightsizer.publish.grafana.allowance import Allowance
 from rightsizer.publish.grafana.api import GrafanaApi
 from rightsizer.publish.grafana.note import Note, note_of, roll_up
 from rightsizer.publish.grafana.outbox import Letter, Outbox
@@ -28,8 +29,6 @@ _REMEDIES: Final = {
 }
 # The note itself is at fault: sending it again would stop all that come after it.
 _UNACCEPTABLE: Final = frozenset({400, 413, 422})
-# How servers of several ages say that an annotation does not exist.
-_GONE: Final = frozenset({404, 500})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +91,9 @@ class GrafanaAnnotations:
         self._outbox = outbox
         self._clock = clock or SystemClock()
         self._tell = tell
+        self._allowance = Allowance(
+            self._clock, settings.annotations_per_run, settings.annotations_per_day
+        )
         self._failed_runs = 0
         self._paused_until: Nanoseconds | None = None
         self._told: tuple[FailureKind, int | None] | None = None
@@ -119,8 +121,11 @@ class GrafanaAnnotations:
         if (excess := len(letters) - self._settings.outbox_maximum) > 0:
             self._drop(letters[:excess])
             letters = letters[excess:]
-        limit = self._settings.annotations_per_run
+        limit = self._limit(letters)
         rest = [letter for letter in letters[limit:] if not letter.note.closes_region]
+        if not self._allowance.left:
+            # Regions end all the same: that makes no new annotation.
+            return [letter for letter in letters if letter.note.closes_region]
         if len(rest) > 1:
             # The sum is kept before its parts go, so that a crash tells twice rather than never.
             summed = roll_up([letter.note for letter in rest])
@@ -129,11 +134,18 @@ class GrafanaAnnotations:
             rest = [letter for letter in self._outbox.pending() if letter.note == summed]
         return [*letters[:limit], *rest]
 
+    def _limit(self, letters: Sequence[Letter]) -> int:
+        """How many letters are told one by one, so that there is room for a sum of the rest."""
+        limit = min(self._settings.annotations_per_run, self._allowance.left)
+        return limit if len(letters) <= limit else max(0, min(limit, self._allowance.left - 1))
+
     def _send(self, letters: Sequence[Letter]) -> Failure | None:
         for letter in letters:
             failure = self._send_one(letter.note)
             if failure is None:
                 self._outbox.done([letter.number])
+                if not letter.note.closes_region:
+                    self._allowance.take()
                 self._account(posted=self.report.posted + 1)
             elif failure.status in _UNACCEPTABLE:
                 self._drop([letter])
@@ -155,21 +167,26 @@ class GrafanaAnnotations:
         return None
 
     def _end_region(self, note: Note) -> Failure | None:
-        known = self._outbox.annotation_id(note.advice_id)
-        failure = None if known is None else self._api.close(known, note)
-        if failure is not None and failure.status not in _GONE:
-            return failure
-        if known is None or failure is not None:
-            found = self._api.find(note)
-            if isinstance(found, Failure):
-                return found
-            if found is not None and found == known:
-                return failure  # It is there: the server itself is what fails.
-            made = self._api.create(note) if found is None else self._api.close(found, note)
-            if isinstance(made, Failure):
-                return made
+        region = self._region(note)
+        if isinstance(region, Failure):
+            return region
+        # A region that is gone is made anew, whole.
+        done = self._api.create(note) if region is None else self._api.close(region, note)
+        if isinstance(done, Failure):
+            return done
         self._outbox.remember(note.advice_id, None)
         return None
+
+    def _region(self, note: Note) -> int | Failure | None:
+        """The region that was opened, by its tags and time, or by its id if it was moved."""
+        found = self._api.find(note)
+        known = self._outbox.annotation_id(note.advice_id)
+        if found is not None or known is None:
+            return found
+        is_own = self._api.is_of(known, note)
+        if isinstance(is_own, Failure):
+            return is_own
+        return known if is_own else None
 
     def _drop(self, letters: Sequence[Letter]) -> None:
         self._outbox.done(letter.number for letter in letters)

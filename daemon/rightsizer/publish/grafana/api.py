@@ -1,4 +1,4 @@
-"""Grafana's annotation API: the three calls that are used, as typed results.
+"""Grafana's annotation API: the four calls that are used, as typed results.
 
 https://grafana.com/docs/grafana/latest/developers/http_api/annotations/
 """
@@ -12,6 +12,8 @@ from rightsizer.publish.grafana.note import Note
 __all__ = ["GrafanaApi"]
 
 _PATH: Final = "/api/annotations"
+# How servers of several ages say that an annotation does not exist.
+_GONE: Final = frozenset({404, 500})
 _NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 
 
@@ -32,6 +34,17 @@ class GrafanaApi:
         if not isinstance(result.body, list):
             return _malformed("a search", result.body)
         return next((id_ for item in result.body if (id_ := _match(item, note, time))), None)
+
+    def is_of(self, annotation_id: int, note: Note) -> bool | Failure:
+        """Whether an annotation tells of the note's advice.
+
+        An id alone says nothing: a Grafana that lost its database gives it to somebody else's.
+        """
+        result = self._http.request("GET", f"{_PATH}/{annotation_id}")
+        if isinstance(result, Failure):
+            return False if result.status in _GONE else result
+        tags = result.body.get("tags") if isinstance(result.body, dict) else None
+        return all(tag in (tags or ()) for tag in note.key_tags)
 
     def create(self, note: Note) -> int | Failure:
         """Post a new annotation and give its id."""

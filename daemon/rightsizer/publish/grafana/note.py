@@ -73,7 +73,10 @@ def note_of(event: AdviceEvent) -> Note:
                 "rightsizer",
                 _tag("advice", advice.id),
                 _tag("event", kind.value),
+                _tag("finding", finding.finding.value),
                 *(_tag("reason", reason.value) for reason in finding.reasons),
+                _tag("severity", finding.severity.value),
+                *([_tag("workload", finding.workload)] if finding.workload else []),
                 *(_tag("uuid", uuid) for uuid in (*finding.culprits, *finding.devices)),
             ]
         ),

@@ -36,6 +36,14 @@ class GrafanaSettings:
         maximum=500,
         source="grafana/grafana#22170: the annotation store is meant for some hundreds a day",
     )
+    annotations_per_day: int = setting(
+        500,
+        help="How many new annotations a day brings at most, after a first run's worth; what is "
+        "beyond waits and is summed up.",
+        minimum=1,
+        maximum=100_000,
+        source="grafana/grafana#22170: the annotation store is meant for some hundreds a day",
+    )
     failures_before_pause: int = setting(
         3,
         help="After how many failed runs in a row Grafana is left alone for a while.",

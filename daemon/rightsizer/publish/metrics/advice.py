@@ -15,12 +15,24 @@ RISK_BOUNDS: Final = {Risk.VERY_LOW: 0.01, Risk.LOW: 0.05, Risk.MEDIUM: 0.15, Ri
 
 
 def add_advice(families: Families, advice: Sequence[Advice], limit: int) -> None:
-    """Add the surest pieces of open advice, and how many there are in all."""
+    """Add the pieces of open advice that save most, and how many there are in all."""
     opened = [piece for piece in advice if piece.is_open]
     families.add("rightsizer_advice_open", float(len(opened)))
-    opened.sort(key=lambda piece: (-piece.finding.confidence, piece.opened, piece.id))
+    opened.sort(key=_rank)
     for piece in opened[:limit]:
         _add_piece(families, piece)
+
+
+def _rank(piece: Advice) -> tuple[float, float, float, int, str]:
+    """What saves most comes first; where nobody knows what, the surest."""
+    finding, savings = piece.finding, piece.finding.savings
+    return (
+        -(savings.dollars_per_hour_low or 0.0),
+        -(savings.gpus_low or 0.0),
+        -finding.confidence,
+        piece.opened,
+        piece.id,
+    )
 
 
 def _add_piece(families: Families, piece: Advice) -> None:
@@ -33,6 +45,8 @@ def _add_piece(families: Families, piece: Advice) -> None:
             finding.finding,
             reason,
             finding.action,
+            finding.severity,
+            piece.state,
             uuid,
             finding.workload or "",
         )

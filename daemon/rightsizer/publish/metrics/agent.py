@@ -11,6 +11,8 @@ from rightsizer.publish.metrics.families import Families
 
 __all__ = ["add_agent", "add_workloads"]
 
+_RECOMMENDER: Final = "recommend"
+"""The job that makes advice; it has metrics of its own, being what the agent is for."""
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 _PLAIN_COUNTERS: Final = tuple(
     metric.name
@@ -28,9 +30,8 @@ def add_agent(families: Families, agent: AgentReport) -> None:
         families.add("rightsizer_collector_duration_seconds", outcome.duration_seconds, name)
     for job in agent.jobs:
         _add_job(families, job)
-    for name, labels, value in _series(dict.fromkeys(_PLAIN_COUNTERS, 0.0) | dict(agent.counters)):
-        families.add(name, value, *labels)
-    for name, labels, value in _series(agent.gauges):
+    values = dict.fromkeys(_PLAIN_COUNTERS, 0.0) | _recommender(agent.jobs)
+    for name, labels, value in _series(values | dict(agent.counters) | dict(agent.gauges)):
         families.add(name, value, *labels)
 
 
@@ -43,8 +44,8 @@ def add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
         families.add_info(
             "rightsizer_workload_info",
             workload.key,
-            workload.kind,
-            workload.workload_class,
+            workload.kind.value,
+            workload.workload_class.value,
             workload.namespace,
             workload.name,
             workload.pod,
@@ -62,6 +63,25 @@ def _add_job(families: Families, job: JobReport) -> None:
         ("rightsizer_job_last_duration_seconds", job.last_duration_seconds),
     ):
         families.add(name, value, job.name)
+
+
+def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:
+    """The recommender's own metrics, from the job that it is; what is not known is left out."""
+    job = next((job for job in jobs if job.name == _RECOMMENDER), None)
+    if job is None:
+        return {}
+    found = {
+        "runs_total": float(job.runs),
+        "failures_total": float(job.failures),
+        "skipped_total": float(job.skipped),
+        "duration_seconds": job.last_duration_seconds,
+        "last_success_timestamp_seconds": _time(job.last_success),
+    }
+    return {
+        f"rightsizer_recommender_{name}": value
+        for name, value in found.items()
+        if value is not None
+    }
 
 
 def _series(values: Mapping[str, float]) -> Iterator[tuple[str, tuple[str, ...], float]]:

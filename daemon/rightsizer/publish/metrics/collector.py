@@ -1,11 +1,12 @@
 """A custom collector: families made anew from one immutable report."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from prometheus_client.core import Metric
 
 from rightsizer import __version__
 from rightsizer.domain.metric import METRICS
+from rightsizer.domain.metric_collector import DEFAULT_COLLECTORS, Collector
 from rightsizer.domain.report import Report
 from rightsizer.publish.metrics.advice import add_advice
 from rightsizer.publish.metrics.agent import add_agent, add_workloads
@@ -23,9 +24,11 @@ class ReportCollector:
     instrumentation could not do.
     """
 
-    def __init__(self, advice_limit: int, *, details: bool = False) -> None:
+    def __init__(
+        self, advice_limit: int, collectors: Collection[Collector] = DEFAULT_COLLECTORS
+    ) -> None:
         self._advice_limit = advice_limit
-        self._details = details
+        self._collectors = collectors
         self._report: Report | None = None
         self._fresh: frozenset[str] = frozenset()
 
@@ -40,20 +43,23 @@ class ReportCollector:
 
     def describe(self) -> Iterable[Metric]:
         """Every family there can be, without samples."""
-        return map(empty_family, METRICS.values())
+        return [empty_family(metric).metric() for metric in METRICS.values()]
 
     def collect(self) -> Iterable[Metric]:
+        """The families as prometheus_client has them."""
+        return [family.metric() for family in self.families()]
+
+    def families(self) -> Families:
         """The families of the report; before the first one, who the agent is."""
-        families = Families()
+        families = Families(self._collectors)
         report = self._report
         if report is None:
             families.add_info("rightsizer_build_info", __version__, "")
             return families
         add_workloads(families, report.devices)
-        add_node(families, report.node, details=self._details)
+        add_node(families, report.node)
         for device in report.devices:
-            is_fresh = device.device.uuid in self._fresh
-            add_device(families, device, is_fresh=is_fresh, details=self._details)
+            add_device(families, device, is_fresh=device.device.uuid in self._fresh)
         add_advice(families, report.advice, self._advice_limit)
         add_agent(families, report.agent)
         return families

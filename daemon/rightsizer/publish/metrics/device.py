@@ -5,6 +5,7 @@ from typing import Final
 
 from rightsizer.domain.clock_event import ClockEvent
 from rightsizer.domain.metric import METRICS
+from rightsizer.domain.metric_collector import Collector
 from rightsizer.domain.nvlink import Nvlink
 from rightsizer.domain.report import DeviceReport, Totals
 from rightsizer.domain.signal import Signal
@@ -32,7 +33,7 @@ CLOCK_EVENT_REASONS: Final = {
 }
 """By label; the display's is left out, for these GPUs drive none."""
 
-_REASONS_OF_DETAILS: Final = frozenset(
+_RARE_REASONS: Final = frozenset(
     {
         ClockEvent.GPU_IDLE.label,
         ClockEvent.APPLICATIONS_CLOCKS_SETTING.label,
@@ -41,22 +42,25 @@ _REASONS_OF_DETAILS: Final = frozenset(
 )
 """These hold nothing back that a workload could have had."""
 
-_DEFAULT_NAMES: Final = tuple(
-    (signal, signal_metric_name(signal)) for signal in (*RATIO_SIGNALS, *QUANTITY_SIGNALS)
-)
-_DETAILED_NAMES: Final = (
-    *_DEFAULT_NAMES,
-    *((signal, signal_metric_name(signal)) for signal in DETAIL_SIGNALS),
+_NAMES: Final = tuple(
+    (signal, signal_metric_name(signal))
+    for signal in (*RATIO_SIGNALS, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)
 )
 
-
+_STATES: Final = tuple((state, state.value) for state in State)
+_CONDITIONS: Final = tuple((condition, condition.value) for condition in MEASURED_CONDITIONS)
+_CAUSES: Final = tuple((cause, cause.value) for cause in Cause)
+"""With their plain text, for a label that is an enum's member is slow to look up."""
+_DISTRIBUTIONS: Final = tuple(
+    (signal, distribution_metric_name(signal)) for signal in DISTRIBUTION_SIGNALS
+)
+_LINKS: Final = frozenset({Resource.PCIE, Resource.NVLINK})
+"""Nobody gives a device less of a link: their need says all, and 48 series are saved."""
 _STAND_INS: Final = {Signal.MEMORY_CONTROLLER_BUSY: Signal.DRAM_ACTIVE}
 """A weaker signal, and the one that says the same better where it is there."""
 
 
-def add_device(
-    families: Families, report: DeviceReport, *, is_fresh: bool, details: bool = False
-) -> None:
+def add_device(families: Families, report: DeviceReport, *, is_fresh: bool) -> None:
     """Add all of a device's series.
 
     Args:
@@ -64,18 +68,16 @@ def add_device(
         report: The device as it stands.
         is_fresh: Whether its last reading still tells the present; current readings and gauges
             that were derived from them are left out otherwise.
-        details: Whether rarely needed readings are exported too.
     """
     _add_identity(families, report)
     _add_health(families, report)
     _add_xids(families, report)
-    if details:
-        _add_facts(families, report)
+    _add_facts(families, report)
     if not report.device.has_mig_instances:
         _add_totals(families, report.device.uuid, report.totals)
     if is_fresh:
-        _add_readings(families, report, details=details)
-        if details and report.reading is not None:
+        _add_readings(families, report)
+        if report.reading is not None and families.collects(Collector.LINKS):
             _add_nvlinks(families, report.device.uuid, report.reading.nvlinks)
         for window, provisioning in report.provisioning.items():
             _add_provisioning(families, report.device.uuid, window, provisioning)
@@ -150,40 +152,39 @@ def _add_nvlinks(families: Families, uuid: str, links: Sequence[Nvlink]) -> None
 
 
 def _add_totals(families: Families, uuid: str, totals: Totals) -> None:
-    for state in State:
+    for state, text in _STATES:
         value = totals.state_seconds.get(state, 0.0)
-        families.add("rightsizer_state_seconds_total", value, uuid, state)
-    for condition in MEASURED_CONDITIONS:
+        families.add("rightsizer_state_seconds_total", value, uuid, text)
+    for condition, text in _CONDITIONS:
         value = totals.condition_seconds.get(condition, 0.0)
-        families.add("rightsizer_condition_seconds_total", value, uuid, condition)
+        families.add("rightsizer_condition_seconds_total", value, uuid, text)
     families.add("rightsizer_used_seconds_total", totals.used_seconds, uuid)
     families.add("rightsizer_used_joules_total", totals.used_joules, uuid)
-    for cause in Cause:
+    for cause, text in _CAUSES:
         value = totals.waste_seconds.get(cause, 0.0)
-        families.add("rightsizer_waste_seconds_total", value, uuid, cause)
+        families.add("rightsizer_waste_seconds_total", value, uuid, text)
         value = totals.waste_joules.get(cause, 0.0)
-        families.add("rightsizer_waste_joules_total", value, uuid, cause)
-    for signal in DISTRIBUTION_SIGNALS:
+        families.add("rightsizer_waste_joules_total", value, uuid, text)
+    for signal, name in _DISTRIBUTIONS:
         if signal in totals.distributions:
-            name = distribution_metric_name(signal)
-            families.add_histogram(
-                name, totals.distributions[signal], totals.signal_seconds[signal], uuid
-            )
+            histogram, integral = totals.distributions[signal], totals.signal_seconds[signal]
+            families.add_histogram(name, histogram, integral, uuid)
 
 
-def _add_readings(families: Families, report: DeviceReport, *, details: bool) -> None:
+def _add_readings(families: Families, report: DeviceReport) -> None:
     uuid, signals = report.device.uuid, report.signals
     origins = report.reading.origins if report.reading is not None else {}
     source = origins.get(Signal.SM_ACTIVE) or origins.get(Signal.GPU_BUSY) or ""
-    families.add_info("rightsizer_device_telemetry_info", uuid, report.tier, source)
-    for signal, name in _DETAILED_NAMES if details else _DEFAULT_NAMES:
+    families.add_info("rightsizer_device_telemetry_info", uuid, report.tier.value, source)
+    has_all = families.collects(Collector.EXTRA)
+    for signal, name in _NAMES:
         is_better_known = signal in _STAND_INS and _STAND_INS[signal] in signals
-        if details or not is_better_known:
+        if has_all or not is_better_known:
             families.add(name, signals.get(signal), uuid)
     mask = signals.get(Signal.CLOCK_EVENT_REASONS)
     if mask is not None:
         for reason, bit in CLOCK_EVENT_REASONS.items():
-            if details or reason not in _REASONS_OF_DETAILS:
+            if has_all or reason not in _RARE_REASONS:
                 holds = float(bool(int(mask) & bit))
                 families.add("rightsizer_clock_event_reason", holds, uuid, reason)
 
@@ -192,9 +193,10 @@ def _add_provisioning(
     families: Families, uuid: str, window: str, provisioning: Provisioning
 ) -> None:
     for resource, figures in provisioning.resources.items():
-        labels = (uuid, resource, window)
+        labels = (uuid, resource.value, window)
         families.add("rightsizer_need_ratio", figures.need, *labels)
-        families.add("rightsizer_overprovisioned_ratio", figures.overprovisioned, *labels)
+        if resource not in _LINKS or families.collects(Collector.EXTRA):
+            families.add("rightsizer_overprovisioned_ratio", figures.overprovisioned, *labels)
         if resource is not Resource.MEMORY:
             # Full memory is either short, which the next says, or preallocated and well.
             families.add("rightsizer_saturated_ratio", figures.saturated, *labels)

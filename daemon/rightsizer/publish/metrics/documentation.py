@@ -5,10 +5,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from rightsizer.domain.dcgm_counter import DCGM_COUNTERS
 from rightsizer.domain.metric import METRICS, MetricFamily
+from rightsizer.domain.metric_collector import COLLECTORS, DEFAULT_COLLECTORS
 from rightsizer.domain.state import Cause, Resource, State
 from rightsizer.publish.metrics.device import CLOCK_EVENT_REASONS, MEASURED_CONDITIONS
-from rightsizer.publish.metrics.families import BUCKET_EDGES, number_text
+from rightsizer.publish.metrics.families import BUCKET_EDGES
+from rightsizer.publish.metrics.series import number_text
 
 __all__ = ["metrics_document"]
 
@@ -40,6 +43,15 @@ arrive as `exported_*` where Kubernetes discovery sets them, unless `honor_label
 A device that is down keeps its counters, `rightsizer_device_up` and the time of its last
 sample; its readings and the gauges derived from them disappear.
 
+Metrics are exported by collector. Each is switched by `web.metrics.collectors.<name>` or by the
+flags `--collector.<name>` and `--no-collector.<name>`; `web.metrics.details` turns all of them
+on. A request can ask for less: `?collect[]=memory&collect[]=power` for some collectors,
+`?exclude[]=distributions` for all but one, `?name[]=rightsizer_gpu_busy_ratio` for single names.
+These are not the collectors that ask the driver, whose label `rightsizer_collector_success` has.
+
+`/metrics/dcgm`, switched on by `web.metrics.dcgm`, has the same devices under dcgm-exporter's
+names, for what was made for it.
+
 The origin of a reading is the telemetry tier that it needs: `basic` is plain NVML, `power` adds
 the board's draw, `profiling` is GPM (Hopper and later) or DCGM. `process_*` are
 prometheus_client's own.
@@ -48,18 +60,53 @@ prometheus_client's own.
 
 def metrics_document() -> str:
     """The page, in Markdown."""
-    return "\n".join([_HEAD, *_table(METRICS.values()), "", *_values()])
+    return "\n".join([_HEAD, *_table(METRICS.values()), "", *_collectors(), *_values(), *_dcgm()])
 
 
 def _table(metrics: Iterable[MetricFamily]) -> Iterable[str]:
-    yield "| metric | kind | unit | labels | origin | meaning |"
-    yield "|---|---|---|---|---|---|"
+    yield "| metric | kind | unit | labels | collector | origin | meaning |"
+    yield "|---|---|---|---|---|---|---|"
     for metric in metrics:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         yield (
-            f"| `{metric.name}` | {metric.kind} | {metric.unit} | {labels} | {metric.origin} "
-            f"| {metric.help} |"
+            f"| `{metric.name}` | {metric.kind} | {metric.unit} | {labels} | {metric.collector} "
+            f"| {metric.origin} | {metric.help} |"
         )
+
+
+def _collectors() -> Iterable[str]:
+    yield "## Collectors"
+    yield ""
+    yield "| collector | by default | what |"
+    yield "|---|---|---|"
+    for collector, sentence in COLLECTORS.items():
+        usual = "on" if collector in DEFAULT_COLLECTORS else "off"
+        yield f"| `{collector}` | {usual} | {sentence} |"
+    yield ""
+
+
+def _dcgm() -> Iterable[str]:
+    yield "## As dcgm-exporter"
+    yield ""
+    yield (
+        "`/metrics/dcgm` has these of dcgm-exporter's default counters, in the text format alone. "
+        "On a MIG"
+    )
+    yield (
+        "instance those of the card are its GPU's; utilization is absent, as with dcgm-exporter. "
+        "Those"
+    )
+    yield (
+        "called `PROF` need the profiling tier. The state of a vGPU license is not read, and so "
+        "absent."
+    )
+    yield ""
+    yield "| metric | type | unit | meaning |"
+    yield "|---|---|---|---|"
+    for counter in DCGM_COUNTERS:
+        field = counter.field
+        yield f"| `{field.name}` | {field.type} | {counter.unit} | {counter.help} |"
+    yield ""
 
 
 def _values() -> Iterable[str]:

@@ -7,42 +7,35 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    ProcessCollector,
-)
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import exposition as library_text
 from prometheus_client.core import Metric
-from prometheus_client.exposition import choose_encoder, gzip_accepted
+from prometheus_client.openmetrics import exposition as library_open_metrics
 
+from rightsizer.domain.metric_collector import Collector
 from rightsizer.domain.report import Report
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.publish.freshness import FreshnessSettings, fresh_devices
 from rightsizer.publish.metrics import writer
 from rightsizer.publish.metrics.collector import ReportCollector
+from rightsizer.publish.metrics.dcgm import DcgmExposition
+from rightsizer.publish.metrics.families import Family, family_of
+from rightsizer.publish.metrics.negotiation import Format, accepts_gzip, format_for
+from rightsizer.publish.metrics.rendering import Rendering
+from rightsizer.publish.metrics.selection import Selection
 from rightsizer.publish.metrics.settings import MetricsSettings
 
 __all__ = ["Exposition", "Rendering"]
 
-_OPEN_METRICS: Final = "application/openmetrics-text"
-_PLAIN_ESCAPINGS: Final = ("escaping=dots", "escaping=values")
+_CHANGING_ESCAPINGS: Final = ("dots", "values")
 _RENDERINGS_KEPT: Final = 16
-"""Formats, encodings and name filters of one generation; more are rendered anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rendering:
-    """A scrape's answer."""
-
-    body: bytes
-    content_type: str
-    encoding: str | None
-    """`gzip`, or `None` for a body as it is."""
+"""Formats, encodings and filters of one generation; more are rendered anew."""
 
 
 @dataclass(slots=True)
 class _Generation:
     key: object = None
-    families: list[Metric] = field(default_factory=list)
+    families: list[Family] = field(default_factory=list)
     renderings: dict[object, Rendering] = field(default_factory=dict)
 
 
@@ -55,6 +48,7 @@ class Exposition:
         settings: MetricsSettings | None = None,
         freshness: FreshnessSettings | None = None,
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
+        dcgm_source: str = "",
     ) -> None:
         """An exposition on a registry of its own.
 
@@ -63,25 +57,41 @@ class Exposition:
             settings: How much is exported.
             freshness: When a reading is too old to be exported.
             wall_time: The clock that the report's own times are of.
+            dcgm_source: The address of the dcgm-exporter that is read; empty for none.
         """
         self._latest = latest
-        self._settings = settings or MetricsSettings()
         self._freshness = freshness or FreshnessSettings()
         self._wall_time = wall_time
-        self._collector = ReportCollector(
-            self._settings.advice_limit, details=self._settings.details
-        )
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(self._collector)
-        ProcessCollector(registry=self.registry)
+        self._dcgm_source = dcgm_source
         self._lock = threading.Lock()
-        self._generation = _Generation()
+        self.change(settings or MetricsSettings())
+
+    def change(self, settings: MetricsSettings) -> None:
+        """Export as other settings say, from the next scrape on."""
+        collector = ReportCollector(settings.advice_limit, settings.enabled)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(collector)
+        process = ProcessCollector(registry=registry)
+        dcgm = DcgmExposition(
+            self._latest,
+            settings=settings,
+            freshness=self._freshness,
+            wall_time=self._wall_time,
+            own_source=self._dcgm_source,
+        )
+        with self._lock:
+            self._settings, self._enabled = settings, settings.enabled
+            self._collector, self._process = collector, process
+            self.registry, self.dcgm = registry, dcgm
+            self._generation = _Generation()
 
     def render(
         self,
         accept: str = "",
         accept_encoding: str = "",
         names: Sequence[str] = (),
+        collect: Sequence[str] = (),
+        exclude: Sequence[str] = (),
     ) -> Rendering:
         """The metrics as a scraper wants them.
 
@@ -89,19 +99,23 @@ class Exposition:
             accept: The request's `Accept` header.
             accept_encoding: Its `Accept-Encoding` header.
             names: Only samples of these names, as `name[]=` asks; all where there are none.
+            collect: Only metrics of these collectors, as `collect[]=` asks.
+            exclude: All but the metrics of these collectors, as `exclude[]=` asks.
+
+        Raises:
+            UsageError: a collector is unknown or off, or both of the last two are given.
         """
-        encoder, content_type = choose_encoder(accept)
-        is_gzip = gzip_accepted(accept_encoding)
-        wanted = frozenset(names)
-        key = (content_type, is_gzip, wanted)
+        selection = Selection.of(names, collect, exclude, self._enabled)
+        chosen, is_gzip = format_for(accept), accepts_gzip(accept_encoding)
+        key = (chosen, is_gzip, selection)
         with self._lock:
             generation = self._current()
             if key in generation.renderings:
                 return generation.renderings[key]
-            body = _encode(_restricted(generation.families, wanted), content_type, encoder)
+            body = _encode(selection.families(generation.families), chosen)
             if is_gzip:
                 body = gzip.compress(body, self._settings.gzip_level, mtime=0)
-            rendering = Rendering(body, content_type, "gzip" if is_gzip else None)
+            rendering = Rendering(body, chosen.content_type, "gzip" if is_gzip else None)
             if len(generation.renderings) < _RENDERINGS_KEPT:
                 generation.renderings[key] = rendering
             return rendering
@@ -114,38 +128,27 @@ class Exposition:
         key = (report.generation if report is not None else None, fresh)
         if key != self._generation.key or report is None:
             self._collector.show(report, fresh)
-            self._generation = _Generation(key, list(self.registry.collect()))
+            families = list(self._collector.families())
+            if Collector.PROCESS in self._enabled:
+                own = self._process.collect()
+                families += [family_of(metric, Collector.PROCESS) for metric in own]
+            self._generation = _Generation(key, families)
         return self._generation
 
 
-def _restricted(families: Iterable[Metric], names: frozenset[str]) -> list[Metric]:
-    if not names:
-        return list(families)
-    restricted = []
-    for family in families:
-        samples = [sample for sample in family.samples if sample.name in names]
-        if samples:
-            chosen = Metric(family.name, family.documentation, family.type, family.unit)
-            chosen.samples = samples
-            restricted.append(chosen)
-    return restricted
-
-
 class _Collected:
-    """Families that stand where an encoder expects a registry."""
+    """Families that stand where one of the library's encoders expects a registry."""
 
-    def __init__(self, families: list[Metric]) -> None:
+    def __init__(self, families: Iterable[Family]) -> None:
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        return self._families
+        return [family.metric() for family in self._families]
 
 
-def _encode(
-    families: list[Metric], content_type: str, encoder: Callable[[_Collected], bytes]
-) -> bytes:
-    if any(escaping in content_type for escaping in _PLAIN_ESCAPINGS):
+def _encode(families: Iterable[Family], chosen: Format) -> bytes:
+    if chosen.escaping in _CHANGING_ESCAPINGS:
         # Nobody asks for these; our writer does not rewrite names.
-        return encoder(_Collected(families))
-    write = writer.open_metrics if content_type.startswith(_OPEN_METRICS) else writer.text
-    return write(families)
+        library = library_open_metrics if chosen.is_open_metrics else library_text
+        return bytes(library.generate_latest(_Collected(families), escaping=chosen.escaping))
+    return (writer.open_metrics if chosen.is_open_metrics else writer.text)(families)

@@ -9,8 +9,8 @@ from rightsizer.publish.metrics.families import Families
 __all__ = ["add_node"]
 
 
-def add_node(families: Families, node: NodeReport, *, details: bool) -> None:
-    """Add the node's series; ports only with details, for node_exporter has them too."""
+def add_node(families: Families, node: NodeReport) -> None:
+    """Add the node's series."""
     if node.driver:
         names = ("driver_version", "cuda_version", "nvml_version")
         families.add_info("rightsizer_driver_info", *(node.driver.get(name, "") for name in names))
@@ -19,8 +19,7 @@ def add_node(families: Families, node: NodeReport, *, details: bool) -> None:
             families.add_info(
                 "rightsizer_topology_link_info", link.uuid, link.peer_uuid, link.label
             )
-    if details:
-        _add_ports(families, node.ports)
+    _add_ports(families, node.ports)
 
 
 def _add_ports(families: Families, ports: Iterable[FabricPort]) -> None:

@@ -2,7 +2,8 @@
 
 import gzip
 import socket
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -12,6 +13,11 @@ from prometheus_client.exposition import gzip_accepted
 
 from rightsizer.publish.web.local_socket import peer_of
 from rightsizer.publish.web.message import Request, Response
+from rightsizer.publish.web.request_head import RequestHead
+from rightsizer.publish.web.toolkit.client_certificate import identity_of
+from rightsizer.publish.web.toolkit.guard import Admission, Caller
+from rightsizer.publish.web.toolkit.handshake import shake_hands
+from rightsizer.publish.web.toolkit.tls import ServerContext
 
 if TYPE_CHECKING:
     from rightsizer.publish.web.listener import Listener
@@ -30,6 +36,7 @@ SECURITY_HEADERS: Final = {
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
 }
+_OTHER_SITES: Final = ("cross-site", "same-site")
 _LINE_LIMIT_BYTES: Final = 16384
 _COMPRESSED_FROM_BYTES: Final = 1024
 _GZIP_LEVEL: Final = 3
@@ -51,10 +58,19 @@ class Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         """Be less patient with a client that has yet to say something."""
+        timeout_seconds = self.server.settings.request_timeout_seconds
+        self._context: ServerContext | None = None
+        self._certificate: str | None = None
+        self._headers: Mapping[str, str] = {}
         if self.request.family != socket.AF_UNIX:
             self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if isinstance(self.request, ssl.SSLSocket):
+            shake_hands(self.request, timeout_seconds)
+            self._certificate = identity_of(self.request)
+            if isinstance(self.request.context, ServerContext):
+                self._context = self.request.context
         super().setup()
-        self.connection.settimeout(self.server.settings.request_timeout_seconds)
+        self.connection.settimeout(timeout_seconds)
 
     def handle_one_request(self) -> None:
         """Read one request and answer it, or close the connection."""
@@ -71,6 +87,17 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.settimeout(self.server.settings.keep_alive_seconds)
         except (TimeoutError, ConnectionError):
             self.close_connection = True
+
+    def parse_request(self) -> bool:
+        """Read the head; what is too long or takes too long is not read to its end."""
+        settings, source = self.server.settings, self.rfile
+        self.rfile = RequestHead(  # type: ignore[assignment] # Only lines are read of it.
+            source, settings.head_limit_bytes, settings.request_timeout_seconds
+        )
+        try:
+            return super().parse_request()
+        finally:
+            self.rfile = source
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse a request in a line of text and close the connection.
@@ -90,7 +117,11 @@ class Handler(BaseHTTPRequestHandler):
         if "Transfer-Encoding" in self.headers:
             self.send_error(HTTPStatus.LENGTH_REQUIRED)
             return None
-        length = self.headers.get("Content-Length", "0")
+        length, *others = self.headers.get_all("Content-Length", ["0"])
+        if others:
+            # A proxy may believe the other one, and take the rest of the body for a request.
+            self.send_error(HTTPStatus.BAD_REQUEST, "Content-Length is given twice")
+            return None
         if not (length.isascii() and length.isdigit()):
             self.send_error(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
             return None
@@ -109,6 +140,12 @@ class Handler(BaseHTTPRequestHandler):
         except ValueError:
             self.send_error(HTTPStatus.BAD_REQUEST, "the request's target is not a URL")
             return
+        if self.server.guard is not None and not self.server.guard.keeps(self._context):
+            # It would not be let in like this any more; a client that may comes again.
+            self.close_connection = True
+            return
+        admission = self._admission()
+        self._headers = admission.headers
         request = Request(
             self.command,
             target.path,
@@ -117,19 +154,47 @@ class Handler(BaseHTTPRequestHandler):
             self.headers.get("Accept-Encoding", ""),
             body,
             peer_of(self.connection),
+            admission.identity,
+            self._is_cross_site(),
         )
+        response = admission.refusal or self._worked_out(request)
+        if response.status < HTTPStatus.BAD_REQUEST:
+            self.server.connections.prove(self.connection)
+        self._send(response)
+
+    def _worked_out(self, request: Request) -> Response:
         self.server.connections.mark(self.connection, is_working=True)
         try:
-            response = _compressed(self.server.answer(request), request.accept_encoding)
+            return _compressed(self.server.answer(request), request.accept_encoding)
         finally:
             self.server.connections.mark(self.connection, is_working=False)
-        self._send(response)
+
+    def _admission(self) -> Admission:
+        """Whether this request is answered; whoever opens the local socket needs no password."""
+        if self.server.guard is None:
+            return Admission()
+        return self.server.guard.admit(
+            Caller(
+                str(self.client_address[0]),
+                self._certificate,
+                self.headers.get("Authorization", ""),
+            )
+        )
+
+    def _is_cross_site(self) -> bool:
+        origin = self.headers.get("Origin")
+        try:
+            is_foreign = origin is not None and urlsplit(origin).netloc != self.headers.get("Host")
+        except ValueError:
+            is_foreign = True
+        return is_foreign or self.headers.get("Sec-Fetch-Site") in _OTHER_SITES
 
     def _send(self, response: Response) -> None:
         # The base class would leave the status line out for a client of HTTP/0.9.
         self.request_version = self.protocol_version
         self.send_response(response.status)
-        for name, value in (SECURITY_HEADERS | dict(response.headers)).items():
+        headers = SECURITY_HEADERS | dict(response.headers) | dict(self._headers)
+        for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Type", response.content_type)
         self.send_header("Content-Length", str(len(response.body)))

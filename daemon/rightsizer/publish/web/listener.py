@@ -13,6 +13,8 @@ from rightsizer.publish.web.address import Address, format_address
 from rightsizer.publish.web.connections import Connections
 from rightsizer.publish.web.handler import Answer, Handler
 from rightsizer.publish.web.settings import WebSettings
+from rightsizer.publish.web.toolkit.guard import Guard
+from rightsizer.publish.web.toolkit.handshake import secured
 
 __all__ = ["Listener", "listen"]
 
@@ -31,8 +33,10 @@ class Listener(ThreadingHTTPServer):
         answer: Answer,
         connections: Connections,
         settings: WebSettings,
+        guard: Guard | None = None,
     ) -> None:
         self.answer = answer
+        self.guard = guard
         self.connections = connections
         self.settings = settings
         super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
@@ -48,12 +52,25 @@ class Listener(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Hand a new connection to a thread, unless every other is being answered."""
-        if self.connections.admit(request):
+        # Over the local socket there is no address, nor anything to tell clients by.
+        host = client_address[0] if isinstance(client_address, tuple) else ""
+        if self.connections.admit(request, host):
             super().process_request(request, client_address)
             return
         with contextlib.suppress(OSError):
             request.send(_BUSY)
         self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, secured if it is to be; what is waited for keeps nobody waiting."""
+        context = self.guard.context if self.guard is not None else None
+        if context is not None:
+            try:
+                request = secured(request, context, self.connections.replace)
+            except (OSError, ValueError):
+                self.shutdown_request(request)
+                return
+        super().process_request_thread(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""
@@ -65,7 +82,11 @@ class Listener(ThreadingHTTPServer):
 
 
 def listen(
-    address: Address, answer: Answer, connections: Connections, settings: WebSettings
+    address: Address,
+    answer: Answer,
+    connections: Connections,
+    settings: WebSettings,
+    guard: Guard | None = None,
 ) -> Listener:
     """A listener bound to an address.
 
@@ -75,7 +96,7 @@ def listen(
     failure: OSError | None = None
     for family, place in _places(address):
         try:
-            return Listener(_bound(family, place), answer, connections, settings)
+            return Listener(_bound(family, place), answer, connections, settings, guard)
         except OSError as error:
             failure = error
             if error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}:

@@ -31,6 +31,12 @@ class Request:
     body: bytes = b""
     peer: Peer | None = None
     """Who asks, over the local socket; `None` over TCP, where nobody can tell."""
+    identity: str | None = None
+    """Who asks, over TCP, where he has proved it: `user:NAME` or `certificate:NAME`."""
+    is_cross_site: bool = False
+    """Whether a browser asks on behalf of a page of another site."""
+    named: Mapping[str, str] = field(default_factory=dict)
+    """The parts of the path that its route has names for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,56 +1,114 @@
 """The page at `/`: the report through pure views into one self-contained HTML document."""
 
+import base64
+import hashlib
+import importlib.resources
 import threading
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from rightsizer.domain.report import Report
+from rightsizer.domain.span import DEFAULT_SPAN, PastOf, Span
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.web.revision import revision_of
 from rightsizer.publish.web.view import FitSettings, node_view
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
-__all__ = ["Page"]
+__all__ = ["Look", "Page", "content_security_policy"]
+
+_TEMPLATES: Final = importlib.resources.files("rightsizer.publish.web") / "templates"
+_SCRIPT: Final = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How somebody looks at the page."""
+
+    span: Span
+    is_paused: bool = False
+    gpu: str = ""
+    """The uuid of the one device to look at; empty for all."""
 
 
 class Page:
     """Renders reports; the template engine is loaded by the first reader."""
 
     def __init__(
-        self, freshness: FreshnessSettings, fit: FitSettings, refresh_seconds: float
+        self,
+        freshness: FreshnessSettings,
+        fit: FitSettings,
+        refresh_seconds: float,
+        past: PastOf | None = None,
+        poll_seconds: float = 5.0,
     ) -> None:
-        """A page that renews itself every `refresh_seconds`, 0 for never."""
-        self._fit = fit
-        self._freshness = freshness
-        self._refresh_seconds = refresh_seconds
+        """A page that renews itself.
+
+        Args:
+            freshness: When a reading is no longer the present.
+            fit: From when on a fit gets which color.
+            refresh_seconds: How often it is read anew where scripts do not run; 0 for never.
+            past: What the devices did over a span; what the report itself knows, unless given.
+            poll_seconds: How often its script asks for what is new, at most.
+        """
+        self._fit, self._freshness, self._past = fit, freshness, past
+        self._refresh_seconds, self._poll_seconds = refresh_seconds, poll_seconds
         self._lock = threading.Lock()
         self._template: Template | None = None
 
-    def render(self, report: Report | None, now: Nanoseconds, *, is_paused: bool = False) -> bytes:
-        """The document for a report; `is_paused` keeps it from renewing itself."""
-        view = node_view(report, now, self._freshness, self._fit)
-        refresh_seconds = 0 if is_paused else round(self._refresh_seconds)
+    def render(self, report: Report | None, now: Nanoseconds, look: Look | None = None) -> bytes:
+        """The document for a report."""
+        look = look or Look(DEFAULT_SPAN)
+        past = self._past(look.span) if self._past is not None and report is not None else None
+        view = node_view(report, now, self._freshness, self._fit, look.span, past, chosen=look.gpu)
+        interval_seconds = report.agent.interval_seconds if report is not None else 1.0
         document = self._loaded().render(
             node=view,
-            refresh_seconds=refresh_seconds,
-            is_paused=is_paused,
+            script=_SCRIPT,
+            revision=revision_of(report, now, self._freshness),
+            refresh_seconds=0 if look.is_paused else round(self._refresh_seconds),
+            poll_seconds=max(self._poll_seconds, interval_seconds) if self._refresh_seconds else 0,
+            is_paused=look.is_paused,
             can_refresh=self._refresh_seconds > 0,
+            query=_query(look),
         )
         return document.encode()
 
     def _loaded(self) -> "Template":
         with self._lock:
             if self._template is None:
-                # 10 MB of template engine that an agent nobody looks at never needs.
-                import jinja2  # noqa: PLC0415
-
-                environment = jinja2.Environment(
-                    loader=jinja2.PackageLoader("rightsizer.publish.web"),
-                    autoescape=True,
-                    trim_blocks=True,
-                    lstrip_blocks=True,
-                    undefined=jinja2.StrictUndefined,
-                )
-                self._template = environment.get_template("page.html")
+                self._template = _environment().get_template("page.html")
             return self._template
+
+
+def content_security_policy() -> str:
+    """What the page may do: run its own script, known by its hash, and ask this server."""
+    digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; connect-src 'self'; "
+        "style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def _query(look: Look) -> str:
+    """What the page's own address has to say of how it is looked at."""
+    parts = [f"span={look.span.name}"] if look.span != DEFAULT_SPAN else []
+    if look.gpu:
+        parts.append(f"gpu={look.gpu}")
+    return "&".join(parts)
+
+
+def _environment() -> "Environment":
+    # 10 MB of template engine that an agent nobody looks at never needs.
+    import jinja2  # noqa: PLC0415
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("rightsizer.publish.web"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )

@@ -12,15 +12,18 @@ import structlog
 
 from rightsizer.domain.errors import RightsizerError
 from rightsizer.domain.report import Report
+from rightsizer.domain.span import PastOf
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.publish.freshness import FreshnessSettings
 from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web.access import Access
 from rightsizer.publish.web.address import parse_address
 from rightsizer.publish.web.connections import Connections
 from rightsizer.publish.web.listener import Listener, listen
 from rightsizer.publish.web.local_socket import LocalSocket
 from rightsizer.publish.web.page import Page
-from rightsizer.publish.web.routes import ROUTES, Route, Site
+from rightsizer.publish.web.prefix import below
+from rightsizer.publish.web.routes import Route, Site, routes_at
 from rightsizer.publish.web.settings import WebSettings
 
 __all__ = ["WebServer"]
@@ -28,6 +31,7 @@ __all__ = ["WebServer"]
 _POLL_SECONDS: Final = 0.2
 _STOP_SECONDS: Final = 2.0
 _LOCAL_CONNECTIONS: Final = 4
+_OPEN: Final = Access()
 
 _log: Final = structlog.get_logger("rightsizer.web")
 
@@ -46,6 +50,8 @@ class WebServer:
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
         local_socket: str = "",
         local_routes: Sequence[Route] = (),
+        access: Access = _OPEN,
+        past: PastOf | None = None,
     ) -> None:
         """A server that does not listen yet.
 
@@ -58,20 +64,39 @@ class WebServer:
             wall_time: The clock that the report's own times are of.
             local_socket: A path to listen at too; empty for none.
             local_routes: What is answered beside the usual.
+            access: How it is reached over TCP; by everybody, to look, unless told otherwise.
+            past: What the devices did over a span; the last day alone unless given.
 
         Raises:
             UsageError: an address is not one.
         """
         self._settings = settings or WebSettings()
-        self._addresses = [parse_address(address) for address in addresses]
+        self._guard, self._sockets = access.guard, access.sockets
+        self._addresses = [] if self._sockets else list(map(parse_address, addresses))
         self._connections = Connections(self._settings.connections_maximum)
         # Of their own, so that whoever crowds the addresses never keeps the operator out.
         self._local_connections = Connections(_LOCAL_CONNECTIONS)
         self._local = LocalSocket(Path(local_socket)) if local_socket else None
         freshness = freshness or FreshnessSettings()
-        page = Page(freshness, self._settings.fit, self._settings.page_refresh_seconds)
-        routes = (*ROUTES, *local_routes)
-        self._site = Site(latest, exposition, page, freshness, wall_time, routes)
+        page = Page(
+            freshness,
+            self._settings.fit,
+            self._settings.page_refresh_seconds,
+            past,
+            self._settings.page_poll_seconds,
+        )
+        routes = (*routes_at(access.telemetry_path), *local_routes)
+        self._site = Site(
+            latest,
+            exposition,
+            page,
+            freshness,
+            wall_time,
+            routes,
+            allows_changes=access.allows_changes,
+            past=past,
+        )
+        self._answer = below(access.route_prefix, self._site.answer)
         self._listeners: list[Listener] = []
         self._threads: list[threading.Thread] = []
 
@@ -84,6 +109,12 @@ class WebServer:
             if listener.socket.family != socket.AF_UNIX
         )
 
+    @property
+    def scheme(self) -> str:
+        """How addresses are written for a browser: `http`, or `https` where TLS is on."""
+        is_secured = self._guard is not None and self._guard.context is not None
+        return "https" if is_secured else "http"
+
     def start(self) -> None:
         """Listen at all addresses, or at none; and at the local socket, if that can be.
 
@@ -93,10 +124,16 @@ class WebServer:
         listeners = []
         with contextlib.ExitStack() as undo:
             for address in self._addresses:
-                listener = listen(address, self._site.answer, self._connections, self._settings)
+                listener = listen(
+                    address, self._answer, self._connections, self._settings, self._guard
+                )
                 undo.callback(listener.server_close)
                 listeners.append(listener)
             undo.pop_all()
+        listeners += [
+            Listener(handed, self._answer, self._connections, self._settings, self._guard)
+            for handed in self._sockets
+        ]
         self._listeners = listeners + self._local_listeners()
         for listener in self._listeners:
             thread = threading.Thread(

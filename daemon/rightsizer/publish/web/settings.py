@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from rightsizer.domain.settings import setting
+from rightsizer.publish.web.toolkit.password_settings import PasswordSettings
 from rightsizer.publish.web.view import FitSettings
 
 __all__ = ["WebSettings"]
@@ -42,11 +43,27 @@ class WebSettings:
         minimum=0,
         maximum=1_048_576,
     )
+    head_limit_bytes: int = setting(
+        65536,
+        help="The longest head of a request that is read, with all its headers.",
+        unit="bytes",
+        minimum=16384,
+        maximum=1_048_576,
+        source="far above what browsers and proxies send",
+    )
     page_refresh_seconds: float = setting(
         60.0,
-        help="How often the page renews itself; 0 for never.",
+        help="How often the page renews itself where scripts do not run; 0 for never, in any way.",
         unit="seconds",
         minimum=0.0,
         maximum=3600.0,
     )
+    page_poll_seconds: float = setting(
+        5.0,
+        help="How often the page's script asks for new figures, at most once a sample.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+    )
     fit: FitSettings = field(default_factory=FitSettings)
+    passwords: PasswordSettings = field(default_factory=PasswordSettings)

@@ -1,23 +1,20 @@
-"""Advice for a reader: what, why, how sure, what to do, since when."""
+"""Advice for a reader: what, why, how sure, what to do, since when, and what came of it."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.domain.advice import Advice
-from rightsizer.domain.finding import Action, Finding, Risk, Savings
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.publish.web.view.words import Moment, moment, percent, severity, spoken
+from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.domain.finding import Action, Finding, Instruction, Risk
+from rightsizer.domain.units import Nanoseconds, format_duration
+from rightsizer.publish.web.view.evidence import Fact, facts_of
+from rightsizer.publish.web.view.money import savings_notes, savings_words
+from rightsizer.publish.web.view.option import OptionView, option_view, risk_words
+from rightsizer.publish.web.view.words import SEVERITY_COLORS, Moment, moment, percent, spoken
 
 __all__ = ["AdviceView", "advice_view"]
 
-_SEVERITY_NAMES: Final = {
-    "headroom": "headroom to free",
-    "tight": "works below what it could",
-    "act": "needs action",
-    "none": "for information",
-}
 _ACTIONS: Final = {
     Action.RELEASE: "Release the GPU",
     Action.SCALE_TO_ZERO: "Scale to zero when unused",
@@ -36,17 +33,11 @@ _ACTIONS: Final = {
     Action.ENABLE_CUDA_GRAPHS: "Use CUDA graphs",
     Action.ENABLE_MIXED_PRECISION: "Use mixed precision",
     Action.INVESTIGATE_STRAGGLER: "Find the rank that the others wait for",
+    Action.SET_POWER_LIMIT: "Set a power limit",
+    Action.MOVE_GPUS: "Move to GPUs that are nearer to one another",
     Action.NONE: "Nothing to do",
 }
 _WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A name and what it is worth."""
-
-    name: str
-    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +46,7 @@ class AdviceView:
 
     id: str
     severity: str
+    """Its color: `act`, `tight` or `headroom`."""
     severity_name: str
     finding: str
     reason: str
@@ -70,33 +62,42 @@ class AdviceView:
     factors: tuple[Fact, ...]
     risk: str
     savings: str
+    savings_notes: str
+    options: tuple[OptionView, ...]
+    instructions: tuple[Instruction, ...]
     evidence: tuple[Fact, ...]
     state: str
+    is_active: bool
     actor: str
     opened: Moment
     expires: Moment | None
+    outcome: str
+    """What came of it, or why somebody did what he did with it; empty where nobody says."""
+    is_good: bool
+    closed: Moment | None
+    is_exclusive: bool
+    """Others are open of which only one can be followed."""
 
 
-def _culprits(finding: Finding, names: Mapping[str, str]) -> str:
-    """Who the trouble comes from, where that is not simply everybody."""
-    is_all = set(finding.culprits) == set(finding.devices)
-    return "" if is_all else _listed(finding.culprits, names)
-
-
-def advice_view(advice: Advice, names: Mapping[str, str], now: Nanoseconds) -> AdviceView:
+def advice_view(
+    advice: Advice,
+    names: Mapping[str, str],
+    now: Nanoseconds,
+    exclusive_groups: frozenset[str] = frozenset(),
+) -> AdviceView:
     """A piece of advice in words.
 
     Args:
         advice: The piece.
         names: What devices are called on the page, by uuid.
         now: The report's time, for ages.
+        exclusive_groups: Those that several open pieces share.
     """
     finding = advice.finding
-    color = severity(finding.finding)
     return AdviceView(
         id=finding.id,
-        severity=color,
-        severity_name=_SEVERITY_NAMES[color],
+        severity=SEVERITY_COLORS[finding.severity],
+        severity_name=spoken(finding.severity),
         finding=spoken(finding.finding),
         reason=_reason_words(finding),
         reason_code=", ".join(finding.reasons),
@@ -111,59 +112,56 @@ def advice_view(advice: Advice, names: Mapping[str, str], now: Nanoseconds) -> A
         factors=tuple(
             Fact(spoken(name), f"{value:.2f}") for name, value in finding.confidence_factors.items()
         ),
-        risk="not known" if finding.risk is Risk.UNKNOWN else _split(finding.risk).lower(),
-        savings=_savings_words(finding.savings),
-        evidence=tuple(
-            Fact(spoken(_without_unit(name)), _value(name, value))
-            for name, value in finding.evidence.items()
-        ),
+        risk="not known" if finding.risk is Risk.UNKNOWN else risk_words(finding.risk),
+        savings=savings_words(finding.savings),
+        savings_notes=savings_notes(finding.savings),
+        options=tuple(option_view(option) for option in finding.options),
+        instructions=finding.instructions,
+        evidence=facts_of(finding.evidence, names),
         state=advice.state,
+        is_active=advice.state is AdviceState.ACTIVE,
         actor=advice.actor or "",
         opened=moment(advice.opened, now),
         expires=moment(advice.expires, now) if advice.expires is not None else None,
+        outcome=_outcome(advice),
+        is_good=advice.state is AdviceState.SUCCEEDED,
+        closed=moment(advice.closed, now) if advice.closed is not None else None,
+        is_exclusive=finding.exclusive_group in exclusive_groups,
     )
 
 
+def _outcome(advice: Advice) -> str:
+    parts = [advice.why.rstrip(".")] if advice.why else []
+    if advice.realized_gpu_hours is not None:
+        saved = format_duration(max(0.0, advice.realized_gpu_hours) * 3600.0)
+        parts.append(f"{saved} of GPU time saved while before and after were compared")
+    return "; ".join(parts)
+
+
+def _culprits(finding: Finding, names: Mapping[str, str]) -> str:
+    """Who the trouble comes from, where that is not simply everybody."""
+    is_all = set(finding.culprits) == set(finding.devices)
+    return "" if is_all else _listed(finding.culprits, names)
+
+
 def _reason_words(finding: Finding) -> str:
-    words = [_split(reason) for reason in finding.reasons] or [spoken(finding.finding)]
-    return ", ".join(word[:1] + word[1:].lower() for word in words).replace("Gpu", "GPU")
+    words = [_WORD_START.sub(" ", reason) for reason in finding.reasons]
+    told = ", ".join(word[:1] + word[1:].lower() for word in words or [spoken(finding.finding)])
+    for plain, known in _NAMES.items():
+        told = re.sub(rf"\b{plain}\b", known, told)
+    return told
 
 
-def _split(name: str) -> str:
-    return _WORD_START.sub(" ", name)
+_NAMES: Final = {
+    "Gpu": "GPU",
+    "Numa": "NUMA",
+    "numa": "NUMA",
+    "Nvlink": "NVLink",
+    "Pcie": "PCIe",
+    "mig": "MIG",
+    "mps": "MPS",
+}
 
 
 def _listed(uuids: Sequence[str], names: Mapping[str, str]) -> str:
     return ", ".join(names.get(uuid, uuid) for uuid in uuids)
-
-
-def _savings_words(savings: Savings) -> str:
-    parts = []
-    if savings.gpus_low is not None:
-        parts.append(f"{_interval(savings.gpus_low, savings.gpus_high, '{:g}')} GPU")
-    if savings.dollars_per_hour_low is not None:
-        low, high = savings.dollars_per_hour_low, savings.dollars_per_hour_high
-        parts.append(f"${_interval(low, high, '{:.2f}')} an hour")
-    return ", ".join(parts) or (f"no figure: {savings.reason}" if savings.reason else "no figure")
-
-
-def _interval(low: float, high: float | None, form: str) -> str:
-    if high is None or high == low:
-        return form.format(low)
-    return f"{form.format(low)} to {form.format(high)}"
-
-
-def _without_unit(name: str) -> str:
-    return name.removesuffix("_ratio")
-
-
-def _value(name: str, value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (int, float)):
-        return percent(float(value)) if name.endswith("_ratio") else f"{value:,.4g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_value(str(key), inside)}" for key, inside in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_value("", inside) for inside in value)
-    return str(value)

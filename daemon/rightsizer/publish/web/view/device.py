@@ -4,15 +4,26 @@ from dataclasses import dataclass
 
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.report import DeviceReport, Report
+from rightsizer.domain.span import DeviceSpan, Span
 from rightsizer.domain.state import State
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.publish.web.view.fit import FitSettings, FitView, fit_view
 from rightsizer.publish.web.view.gauge import Gauge, gauges
-from rightsizer.publish.web.view.strip import StripView, strip_view
+from rightsizer.publish.web.view.strip import FINE, Grain, StripView, strip_view
 from rightsizer.publish.web.view.waste import WasteView, waste_view
 from rightsizer.publish.web.view.words import Moment, moment, spoken
 
-__all__ = ["DeviceView", "device_title", "device_view"]
+__all__ = ["DeviceLook", "DeviceView", "device_title", "device_view"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLook:
+    """How devices are looked at: the span, how finely, from when on a fit gets which color."""
+
+    now: Nanoseconds
+    span: Span
+    fit: FitSettings
+    grain: Grain = FINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,7 @@ class DeviceView:
     is_fresh: bool
     is_divided: bool
     """A GPU whose MIG instances have the states."""
+    is_instance: bool
     strip: StripView
     gauges: tuple[Gauge, ...]
     fit: FitView
@@ -53,11 +65,12 @@ def device_title(report: DeviceReport) -> str:
 
 
 def device_view(
-    report: DeviceReport, node: Report, now: Nanoseconds, fit: FitSettings, *, is_fresh: bool
+    report: DeviceReport, node: Report, past: DeviceSpan, look: DeviceLook, *, is_fresh: bool
 ) -> DeviceView:
     """A device's card; readings that are no longer the present are left out."""
     device = report.device
     shown_state = report.state if is_fresh else State.UNKNOWN
+    sampled = report.last_sample
     return DeviceView(
         anchor=f"device-{device.uuid}",
         title=device_title(report),
@@ -67,25 +80,37 @@ def device_view(
         workloads=tuple(holding.workload.key for holding in report.holdings),
         state_key=shown_state,
         state_name=spoken(shown_state),
-        conditions=tuple(spoken(condition) for condition in sorted(report.conditions))
-        if is_fresh
-        else (),
+        conditions=_conditions(report) if is_fresh else (),
         tier=report.tier,
         missing=_missing(report),
-        down=f"{spoken(report.down.reason)}: {report.down.detail.rstrip('.')}."
-        if report.down
-        else "",
-        last_sample=moment(report.last_sample, now) if report.last_sample is not None else None,
+        down=_down(report),
+        last_sample=moment(sampled, look.now) if sampled is not None else None,
         is_fresh=is_fresh,
         is_divided=device.has_mig_instances,
-        strip=strip_view(report.strip, node.wall_time),
+        is_instance=device.mig is not None,
+        strip=strip_view(past, node.wall_time, look.span, look.grain),
         gauges=gauges(report.signals) if is_fresh else (),
-        fit=fit_view(report.provisioning if is_fresh else {}, fit),
-        waste=waste_view([(report.totals, 1.0)]),
+        fit=fit_view(report.provisioning if is_fresh else {}, look.fit),
+        waste=_waste(past, report),
         advice_count=sum(
             piece.is_open and device.uuid in piece.finding.devices for piece in node.advice
         ),
     )
+
+
+def _waste(past: DeviceSpan, report: DeviceReport) -> WasteView:
+    """Of the span; since the agent started where nothing of the span is known."""
+    of_span = waste_view([(past, 1.0)])
+    return of_span if of_span.parts else waste_view([(report.totals, 1.0)])
+
+
+def _conditions(report: DeviceReport) -> tuple[str, ...]:
+    return tuple(spoken(condition) for condition in sorted(report.conditions))
+
+
+def _down(report: DeviceReport) -> str:
+    down = report.down
+    return f"{spoken(down.reason)}: {down.detail.rstrip('.')}." if down else ""
 
 
 def _missing(report: DeviceReport) -> tuple[str, ...]:
@@ -104,7 +129,10 @@ def _missing(report: DeviceReport) -> tuple[str, ...]:
 def _model(report: DeviceReport) -> str:
     device = report.device
     name = device.name.removeprefix("NVIDIA ") or device.board or "unknown model"
-    return f"{name}, {device.mig.profile}" if device.mig is not None else name
+    # Drivers call an instance by its GPU's name and its profile, or by the GPU's name alone.
+    if device.mig is None or device.mig.profile in name:
+        return name
+    return f"{name}, {device.mig.profile}"
 
 
 def _place(report: DeviceReport) -> str:

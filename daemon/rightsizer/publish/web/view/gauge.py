@@ -22,6 +22,8 @@ _SHOWN: Final = (
 class Gauge:
     """A reading between nothing and everything; `ratio` is `None` where it is not read."""
 
+    key: str
+    """The signal's name."""
     name: str
     meaning: str
     ratio: float | None
@@ -38,6 +40,7 @@ def gauges(signals: Mapping[Signal, float]) -> tuple[Gauge, ...]:
     units = {Signal.MEMORY_USED: "GiB", Signal.POWER: "W"}
     return tuple(
         Gauge(
+            signal,
             name,
             meaning,
             signals.get(signal),

@@ -1,20 +1,29 @@
-"""The page as a whole: headline, advice, devices."""
+"""The page as a whole: headline, advice, devices, topology, workloads, the agent."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from rightsizer import __version__
 from rightsizer.domain.report import DeviceReport, Report
+from rightsizer.domain.span import DeviceSpan, Span
 from rightsizer.domain.state import IDLE_STATES, State
 from rightsizer.domain.units import Nanoseconds, format_duration, seconds
 from rightsizer.publish.freshness import FreshnessSettings, fresh_devices
 from rightsizer.publish.web.view.advice import AdviceView, advice_view
-from rightsizer.publish.web.view.device import DeviceView, device_title, device_view
+from rightsizer.publish.web.view.agent import AgentView, agent_view
+from rightsizer.publish.web.view.device import DeviceLook, DeviceView, device_title, device_view
 from rightsizer.publish.web.view.fit import FitSettings
-from rightsizer.publish.web.view.strip import Share, shares_of, state_times
-from rightsizer.publish.web.view.waste import WasteView, waste_view
+from rightsizer.publish.web.view.past import past_of_report
+from rightsizer.publish.web.view.present import Present, present
+from rightsizer.publish.web.view.span_choice import SpanLink, span_links
+from rightsizer.publish.web.view.strip import COARSE, FINE, Share, shares_of
+from rightsizer.publish.web.view.tile import Tile, part_of, tiles
+from rightsizer.publish.web.view.topology import TopologyView, topology_view
+from rightsizer.publish.web.view.waste import Spent, WasteView, waste_view
 from rightsizer.publish.web.view.words import (
-    SEVERITIES,
+    SEVERITY_COLORS,
     STATE_MEANINGS,
     STATE_ORDER,
     Moment,
@@ -22,18 +31,13 @@ from rightsizer.publish.web.view.words import (
     percent,
     spoken,
 )
+from rightsizer.publish.web.view.workload import WorkloadRow, workload_rows
 
-__all__ = ["NodeView", "Tile", "node_view"]
+__all__ = ["NodeView", "node_view"]
 
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A figure of the headline."""
-
-    name: str
-    value: str
-    detail: str
-    key: str = ""
+_CARDS_MOST: Final = 12
+"""More devices than this are rows of a table; each has a card on a page of its own."""
+_NOTHING: Final = DeviceSpan(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,127 +54,181 @@ class NodeView:
     """What the template shows."""
 
     version: str
-    source: str
-    interval: str
-    trouble: str
-    time: Moment | None
-    headline: str
-    tiles: tuple[Tile, ...]
-    waste: WasteView
-    since: str
-    """How long the agent has been counting."""
-    advice: tuple[AdviceView, ...]
-    closed: tuple[AdviceView, ...]
-    devices: tuple[DeviceView, ...]
+    span: Span
+    spans: tuple[SpanLink, ...]
     legend: tuple[LegendEntry, ...]
+    headline: str
+    trouble: str = ""
+    source: str = ""
+    interval: str = ""
+    time: Moment | None = None
+    tiles: tuple[Tile, ...] = ()
+    waste: WasteView | None = None
+    waste_since: str = ""
+    """Over which time the waste is summed."""
+    advice: tuple[AdviceView, ...] = ()
+    closed: tuple[AdviceView, ...] = ()
+    devices: tuple[DeviceView, ...] = ()
+    is_dense: bool = False
+    topology: TopologyView | None = None
+    workloads: tuple[WorkloadRow, ...] = ()
+    agent: AgentView | None = None
+    selected: str = ""
+    """The title of the one device that is looked at; empty for all of them."""
 
 
-def node_view(
-    report: Report | None, now: Nanoseconds, freshness: FreshnessSettings, fit: FitSettings
+def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is looked at.
+    report: Report | None,
+    now: Nanoseconds,
+    freshness: FreshnessSettings,
+    fit: FitSettings,
+    span: Span,
+    past: Mapping[str, DeviceSpan] | None = None,
+    chosen: str = "",
 ) -> NodeView:
-    """The page of a report; before the first one, a page that says so."""
+    """The page of a report; before the first one, a page that says so.
+
+    Args:
+        report: What there is.
+        now: The reader's time.
+        freshness: When a reading is no longer the present.
+        fit: From when on a fit gets which color.
+        span: How far back the strips reach.
+        past: What each device did over the span; what the report itself knows, unless given.
+        chosen: The uuid of the one device to look at; empty for all.
+    """
     if report is None:
-        return _empty()
-    fresh = fresh_devices(report, now, freshness)
-    names = {device.device.uuid: device_title(device) for device in report.devices}
-    advice = [(piece, advice_view(piece, names, report.wall_time)) for piece in report.advice]
-    opened = [view for piece, view in advice if piece.is_open]
-    opened.sort(key=lambda view: (SEVERITIES.index(view.severity), -view.confidence_ratio))
-    counted = [device for device in report.devices if not device.device.has_mig_instances]
-    waste = waste_view((device.totals, device.device.capacity_ratio) for device in counted)
-    shares = _day_shares(counted)
-    return NodeView(
-        version=report.agent.version,
-        source=report.agent.source,
-        interval=format_duration(report.agent.interval_seconds),
-        trouble="" if report.devices else report.agent.trouble or "There are no GPUs here.",
-        time=moment(report.wall_time, now),
-        headline=_headline(report, shares),
-        tiles=_tiles(report, fresh, shares, waste, len(opened)),
-        waste=waste,
-        since=format_duration(seconds(report.wall_time - report.agent.started)),
-        advice=tuple(opened),
-        closed=tuple(view for piece, view in advice if not piece.is_open),
-        devices=tuple(
-            device_view(device, report, now, fit, is_fresh=device.device.uuid in fresh)
-            for device in report.devices
-        ),
-        legend=_legend(),
-    )
-
-
-def _empty() -> NodeView:
-    nothing = waste_view([])
-    trouble = "No sample has been taken yet; the page will fill within seconds."
-    return NodeView(
-        *(__version__, "", "", trouble, None, "Starting", (), nothing, ""),
-        *((), (), (), _legend()),
-    )
+        return NodeView(
+            version=__version__,
+            span=span,
+            spans=span_links(span),
+            legend=_legend(),
+            headline="Starting",
+            trouble="No sample has been taken yet; the page will fill within seconds.",
+        )
+    spans = past_of_report(report, span) if past is None else past
+    return _Page(report, now, freshness, DeviceLook(now, span, fit), spans, chosen).view()
 
 
 def _legend() -> tuple[LegendEntry, ...]:
     return tuple(LegendEntry(state, spoken(state), STATE_MEANINGS[state]) for state in STATE_ORDER)
 
 
-def _day_shares(devices: Sequence[DeviceReport]) -> tuple[Share, ...]:
-    times: dict[State, float] = {}
-    for device in devices:
-        for state, time in state_times(device.strip).items():
-            times[state] = times.get(state, 0.0) + time * device.device.capacity_ratio
-    return shares_of(times)
+class _Page:
+    """A page under way."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - as of the function above.
+        self,
+        report: Report,
+        now: Nanoseconds,
+        freshness: FreshnessSettings,
+        look: DeviceLook,
+        past: Mapping[str, DeviceSpan],
+        chosen: str,
+    ) -> None:
+        self._report, self._now, self._past = report, now, past
+        self._fresh = fresh_devices(report, now, freshness)
+        self._names = {each.device.uuid: device_title(each) for each in report.devices}
+        self._chosen = chosen if chosen in self._names else ""
+        self._counted = [each for each in report.devices if not each.device.has_mig_instances]
+        self.is_dense = len(report.devices) > _CARDS_MOST and not self._chosen
+        grain = COARSE if self.is_dense else FINE
+        self._look = DeviceLook(look.now, look.span, look.fit, grain)
+
+    def view(self) -> NodeView:
+        """All that the template shows."""
+        report, span = self._report, self._look.span
+        counts, shares = present(report, self._fresh), self._shares()
+        opened = [piece for piece in report.advice if piece.is_open]
+        waste, since = self._waste()
+        return NodeView(
+            version=report.agent.version,
+            span=span,
+            spans=span_links(span),
+            legend=_legend(),
+            headline=_headline(counts, shares, span),
+            trouble="" if report.devices else report.agent.trouble or "There are no GPUs here.",
+            source=report.agent.source,
+            interval=format_duration(report.agent.interval_seconds),
+            time=moment(report.wall_time, self._now),
+            tiles=tiles(counts, shares, waste, opened, span),
+            waste=waste,
+            waste_since=since,
+            advice=self._advice(is_open=True),
+            closed=self._advice(is_open=False),
+            devices=self._devices(),
+            is_dense=self.is_dense,
+            topology=topology_view(report, self._names, self._fresh),
+            workloads=workload_rows(report, self._names, self._now),
+            agent=agent_view(report),
+            selected=self._names.get(self._chosen, ""),
+        )
+
+    def _shares(self) -> tuple[Share, ...]:
+        times: dict[State, float] = {}
+        for device in self._counted:
+            for state, time in self._past.get(device.device.uuid, _NOTHING).states.items():
+                times[state] = times.get(state, 0.0) + time * device.device.capacity_ratio
+        return shares_of(times)
+
+    def _waste(self) -> tuple[WasteView, str]:
+        """Of the span; since the agent started where nothing of the span is known."""
+        of_span = waste_view(self._spent(self._past))
+        if of_span.parts:
+            return of_span, f"in the last {self._look.span.text}"
+        totals = {device.device.uuid: device.totals for device in self._counted}
+        since = seconds(self._report.wall_time - self._report.agent.started)
+        since_start = f"in the {format_duration(max(0.0, since))} since the agent started"
+        return waste_view(self._spent(totals)), since_start
+
+    def _spent(self, by_uuid: Mapping[str, Spent]) -> list[tuple[Spent, float]]:
+        return [
+            (by_uuid[each.device.uuid], each.device.capacity_ratio)
+            for each in self._counted
+            if each.device.uuid in by_uuid
+        ]
+
+    def _advice(self, *, is_open: bool) -> tuple[AdviceView, ...]:
+        pieces = [piece for piece in self._report.advice if piece.is_open == is_open]
+        if self._chosen:
+            pieces = [piece for piece in pieces if self._chosen in piece.finding.devices]
+        groups = Counter(p.finding.exclusive_group for p in pieces if p.finding.exclusive_group)
+        shared = frozenset(str(group) for group, count in groups.items() if count > 1)
+        urgency = list(SEVERITY_COLORS)
+        if is_open:
+            pieces.sort(key=lambda p: (urgency.index(p.finding.severity), -p.finding.confidence))
+        time = self._report.wall_time
+        return tuple(advice_view(piece, self._names, time, shared) for piece in pieces)
+
+    def _devices(self) -> tuple[DeviceView, ...]:
+        return tuple(
+            device_view(
+                device,
+                self._report,
+                self._past.get(device.device.uuid, _NOTHING),
+                self._look,
+                is_fresh=device.device.uuid in self._fresh,
+            )
+            for device in _chosen_of(self._report.devices, self._chosen)
+        )
 
 
-def _part(shares: Sequence[Share], *states: State) -> float:
-    return sum(share.ratio for share in shares if share.key in states)
+def _chosen_of(devices: Sequence[DeviceReport], chosen: str) -> Collection[DeviceReport]:
+    """The chosen device, and the MIG instances of it; all where none is chosen."""
+    return [
+        device
+        for device in devices
+        if not chosen
+        or device.device.uuid == chosen
+        or (device.device.mig is not None and device.device.mig.parent_uuid == chosen)
+    ]
 
 
-def _headline(report: Report, shares: Sequence[Share]) -> str:
-    count = _gpu_count(report.devices)
-    gpus = f"{count} GPU" if count == 1 else f"{count} GPUs"
+def _headline(counts: Present, shares: Sequence[Share], span: Span) -> str:
+    gpus = f"{counts.gpus} GPU" if counts.gpus == 1 else f"{counts.gpus} GPUs"
+    if not counts.counted:
+        return "No GPUs"
     if not shares:
-        return f"{gpus}, nothing known of the last 24 hours yet"
-    lost = _part(shares, *IDLE_STATES, State.HIDDEN_STALL)
-    return f"{gpus}, idle or stalled {percent(lost)} of the last 24 hours"
-
-
-def _tiles(
-    report: Report,
-    fresh: frozenset[str],
-    shares: Sequence[Share],
-    waste: WasteView,
-    open_count: int,
-) -> tuple[Tile, ...]:
-    silent = len(report.devices) - len(fresh)
-    idle, stalled = _part(shares, *IDLE_STATES), _part(shares, State.HIDDEN_STALL)
-    unknown = _part(shares, State.UNKNOWN)
-    largest = waste.largest
-    return (
-        Tile(
-            "GPUs",
-            str(_gpu_count(report.devices)),
-            f"{silent} without fresh readings" if silent else "all answer",
-            "act" if silent else "",
-        ),
-        Tile(
-            "At work, last 24 h",
-            percent(max(0.0, 1 - idle - stalled - unknown)) if shares else "-",
-            f"idle {percent(idle)}, stalled {percent(stalled)}, unknown {percent(unknown)}"
-            if shares
-            else "nothing known yet",
-        ),
-        Tile(
-            "Put to use",
-            waste.used_text or "-",
-            f"most of the rest: {largest.name.lower()} {largest.text}" if largest else "",
-        ),
-        Tile(
-            "Open advice",
-            str(open_count),
-            "see below" if open_count else "nothing to do",
-            "tight" if open_count else "",
-        ),
-    )
-
-
-def _gpu_count(devices: Sequence[DeviceReport]) -> int:
-    return sum(device.device.mig is None for device in devices)
+        return f"{gpus}, nothing known of the last {span.text} yet"
+    lost = part_of(shares, *IDLE_STATES, State.HIDDEN_STALL)
+    return f"{gpus}, idle or stalled {percent(lost)} of the last {span.text}"

@@ -1,32 +1,70 @@
-"""A device's day as a strip: time from left to right, each moment divided into its states."""
+"""A device's past as a strip: time from left to right, each moment divided into its states."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from rightsizer.domain.report import StripCell
+from rightsizer.domain.span import DeviceSpan, Span
 from rightsizer.domain.state import State
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.publish.web.view.words import STATE_ORDER, percent, spoken
 
 __all__ = [
+    "COARSE",
+    "FINE",
     "STRIP_HEIGHT",
     "STRIP_WIDTH",
+    "Grain",
     "Share",
     "StripView",
     "shares_of",
     "state_times",
     "strip_view",
+    "ticks_of",
 ]
 
 STRIP_WIDTH: Final = 1440
 STRIP_HEIGHT: Final = 100
-_DAY: Final = 24 * 3600 * NANOSECONDS_PER_SECOND
-_HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
-_TICK_HOURS: Final = 4
-_SLOTS: Final = 144
+_MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
 _NAMED_SHARES: Final = 4
+_SPELL_PARTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """How finely a strip is drawn, so that a page of many devices stays small."""
+
+    slots: int
+    """From left to right."""
+    step: int
+    """Of the height, which is 100."""
+    has_spells: bool
+
+
+FINE: Final = Grain(144, 1, has_spells=True)
+COARSE: Final = Grain(48, 10, has_spells=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """How the time axis of a span is labelled, and how long the stretches to point at are."""
+
+    tick: Nanoseconds
+    spell: Nanoseconds
+    form: str
+
+
+_AXES: Final = {
+    "1h": _Axis(10 * _MINUTE, 5 * _MINUTE, "%H:%M"),
+    "6h": _Axis(_HOUR, 15 * _MINUTE, "%H:%M"),
+    "24h": _Axis(4 * _HOUR, _HOUR, "%H:%M"),
+    "7d": _Axis(_DAY, 6 * _HOUR, "%a %-d"),
+    "30d": _Axis(5 * _DAY, _DAY, "%-d %b"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +79,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """All of a strip that is in one state, as an SVG path."""
+    """All of a strip that is in one state or in one below it, as an SVG path."""
 
     key: str
     path: str
@@ -58,7 +96,7 @@ class Spell:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A full hour on the time axis."""
+    """A round moment on the time axis."""
 
     x_ratio: float
     text: str
@@ -72,27 +110,29 @@ class StripView:
     spells: tuple[Spell, ...]
     ticks: tuple[Tick, ...]
     shares: tuple[Share, ...]
-    """The day's states, largest first."""
+    """The span's states, largest first."""
     label: str
     """The strip in words."""
 
 
-def strip_view(cells: Sequence[StripCell], now: Nanoseconds) -> StripView:
-    """A strip of the 24 hours that end now; time before the first cell stays blank."""
-    start = now - _DAY
-    shown = _merged([cell for cell in cells if cell.end > start and cell.start < now], start)
-    shares = shares_of(state_times(shown))
+def strip_view(past: DeviceSpan, now: Nanoseconds, span: Span, grain: Grain = FINE) -> StripView:
+    """A strip of the span that ends now; time before the first cell stays blank."""
+    start = now - span.length
+    shown = [cell for cell in past.cells if cell.end > start and cell.start < now]
+    shares = shares_of(past.states)
     named = ", ".join(f"{share.name} {share.text}" for share in shares[:_NAMED_SHARES])
+    frame = _Frame(start, span, grain)
+    merged = frame.merged(shown)
     return StripView(
-        _areas(shown, start),
-        _spells(shown, start),
-        _ticks(start),
+        frame.areas(merged),
+        frame.spells(shown) if grain.has_spells else (),
+        ticks_of(span, now),
         shares,
-        named or "nothing known of the last 24 hours",
+        named or f"nothing known of the last {span.text}",
     )
 
 
-def state_times(cells: Sequence[StripCell]) -> dict[State, Nanoseconds]:
+def state_times(cells: Iterable[StripCell]) -> dict[State, Nanoseconds]:
     """The time of these cells by state."""
     times: dict[State, Nanoseconds] = {}
     for cell in cells:
@@ -112,84 +152,101 @@ def shares_of(times: Mapping[State, float]) -> tuple[Share, ...]:
     )
 
 
-def _merged(cells: Sequence[StripCell], start: Nanoseconds) -> list[StripCell]:
-    """Cells no finer than can be seen, so that a page of many devices stays small."""
-    merged: list[StripCell] = []
-    last_slot = None
-    for cell in cells:
-        slot = (cell.start - start) * _SLOTS // _DAY
-        if merged and slot == last_slot and cell.start == merged[-1].end:
-            states = state_times([merged[-1], cell])
-            merged[-1] = StripCell(merged[-1].start, cell.end, states)
-        else:
-            merged.append(cell)
-        last_slot = slot
-    return merged
+def ticks_of(span: Span, now: Nanoseconds) -> tuple[Tick, ...]:
+    """The round moments of a span."""
+    axis, start = _AXES[span.name], now - span.length
+    first = -(-start // axis.tick) * axis.tick
+    return tuple(
+        Tick((time - start) / span.length, _clock(time, axis.form))
+        for time in range(first, now + 1, axis.tick)
+    )
 
 
-def _areas(cells: Sequence[StripCell], start: Nanoseconds) -> tuple[Area, ...]:
-    """One path for each state; equal neighbors are drawn as one, which keeps pages small."""
-    paths: dict[State, list[str]] = {state: [] for state in STATE_ORDER}
-    for left, right, bands in _runs(cells, start):
-        for state, top, bottom in bands:
-            width, height = right - left, bottom - top
-            paths[state].append(f"M{left:g} {top}h{width:g}v{height}h-{width:g}z")
-    return tuple(Area(state, "".join(parts)) for state, parts in paths.items() if parts)
+_Level: TypeAlias = tuple[float, float, Sequence[int]]
+"""From where to where a cell reaches, and how high each state of it."""
 
 
-def _runs(
-    cells: Sequence[StripCell], start: Nanoseconds
-) -> list[tuple[float, float, tuple[tuple[State, int, int], ...]]]:
-    runs: list[tuple[float, float, tuple[tuple[State, int, int], ...]]] = []
-    for cell in cells:
-        bands = _bands(cell)
-        left, right = _x(max(cell.start, start), start), _x(cell.end, start)
-        if runs and runs[-1][1] == left and runs[-1][2] == bands:
-            runs[-1] = (runs[-1][0], right, bands)
-        else:
-            runs.append((left, right, bands))
-    return runs
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What a strip is drawn into."""
+
+    start: Nanoseconds
+    span: Span
+    grain: Grain
+
+    def merged(self, cells: Sequence[StripCell]) -> list[StripCell]:
+        """Cells no finer than can be seen."""
+        merged: list[StripCell] = []
+        last_slot = None
+        for cell in cells:
+            slot = (cell.start - self.start) * self.grain.slots // self.span.length
+            if merged and slot == last_slot and cell.start == merged[-1].end:
+                states = state_times([merged[-1], cell])
+                merged[-1] = StripCell(merged[-1].start, cell.end, states)
+            else:
+                merged.append(cell)
+            last_slot = slot
+        return merged
+
+    def areas(self, cells: Sequence[StripCell]) -> tuple[Area, ...]:
+        """An outline for each state, of it and all below it: each is drawn over the one before.
+
+        That is a third of what as many rectangles would be.
+        """
+        levels = [self._levels(cell) for cell in cells]
+        present = {state for cell in cells for state, time in cell.states.items() if time}
+        ordered = [state for state in reversed(STATE_ORDER) if state in present]
+        return tuple(Area(state, _outline(levels, STATE_ORDER.index(state))) for state in ordered)
+
+    def spells(self, cells: Sequence[StripCell]) -> tuple[Spell, ...]:
+        """The stretches to point at."""
+        axis = _AXES[self.span.name]
+        stretches: dict[int, list[StripCell]] = {}
+        for cell in cells:
+            stretches.setdefault(cell.start // axis.spell, []).append(cell)
+        return tuple(self._spell(inside) for inside in stretches.values())
+
+    def _spell(self, inside: Sequence[StripCell]) -> Spell:
+        begin, end = max(inside[0].start, self.start), inside[-1].end
+        shares = shares_of(state_times(inside))[:_SPELL_PARTS]
+        parts = ", ".join(f"{share.name} {share.text}" for share in shares)
+        form = "%H:%M" if self.span.length <= _DAY else "%-d %b %H:%M"
+        title = f"{_clock(begin, form)} to {_clock(end, form)}: {parts}"
+        x = self._x(begin)
+        return Spell(x, round(self._x(end) - x, 1), title)
+
+    def _levels(self, cell: StripCell) -> _Level:
+        """How high each state reaches together with those below it, in whole steps."""
+        total = sum(cell.states.values()) or 1
+        steps = STRIP_HEIGHT // self.grain.step
+        tops, reached = [], 0
+        for state in STATE_ORDER:
+            reached += cell.states.get(state, 0)
+            tops.append(STRIP_HEIGHT - round(reached / total * steps) * self.grain.step)
+        return self._x(max(cell.start, self.start)), self._x(cell.end), tops
+
+    def _x(self, time: Nanoseconds) -> float:
+        share = min(1.0, (time - self.start) / self.span.length)
+        return round(share * STRIP_WIDTH, 1)
 
 
-def _bands(cell: StripCell) -> tuple[tuple[State, int, int], ...]:
-    """The cell's states from the bottom up, work lowest, in whole percent."""
-    total = sum(cell.states.values())
-    bands, reached = [], 0
-    for state in STATE_ORDER:
-        if total and (time := cell.states.get(state, 0)):
-            before = round(reached / total * STRIP_HEIGHT)
-            reached += time
-            after = round(reached / total * STRIP_HEIGHT)
-            if after > before:
-                bands.append((state, STRIP_HEIGHT - after, STRIP_HEIGHT - before))
-    return tuple(bands)
+def _outline(levels: Sequence[_Level], index: int) -> str:
+    parts: list[str] = []
+    x, y = -1.0, STRIP_HEIGHT
+    for left, right, tops in levels:
+        top = tops[index]
+        if not parts:
+            parts.append(f"M{left:g} {STRIP_HEIGHT}")
+        elif left > x:  # Nothing is known of the time between.
+            parts.append(f"H{x:g}V{STRIP_HEIGHT}H{left:g}")
+            y = STRIP_HEIGHT
+        elif top != y:
+            parts.append(f"H{x:g}")
+        if top != y:
+            parts.append(f"V{top}")
+        x, y = right, top
+    return "".join([*parts, f"H{x:g}V{STRIP_HEIGHT}z"]) if parts else ""
 
 
-def _spells(cells: Sequence[StripCell], start: Nanoseconds) -> tuple[Spell, ...]:
-    hours: dict[int, list[StripCell]] = {}
-    for cell in cells:
-        hours.setdefault(cell.start // _HOUR, []).append(cell)
-    spells = []
-    for inside in hours.values():
-        begin, end = max(inside[0].start, start), inside[-1].end
-        parts = ", ".join(
-            f"{share.name} {share.text}" for share in shares_of(state_times(inside))[:3]
-        )
-        title = f"{_clock(begin)} to {_clock(end)}: {parts}"
-        spells.append(Spell(_x(begin, start), _x(end, start) - _x(begin, start), title))
-    return tuple(spells)
-
-
-def _ticks(start: Nanoseconds) -> tuple[Tick, ...]:
-    step = _TICK_HOURS * _HOUR
-    first = -(-start // step) * step
-    times = range(first, start + _DAY + 1, step)
-    return tuple(Tick((time - start) / _DAY, _clock(time)) for time in times)
-
-
-def _x(time: Nanoseconds, start: Nanoseconds) -> float:
-    return round((time - start) / _DAY * STRIP_WIDTH, 1)
-
-
-def _clock(time: Nanoseconds) -> str:
-    return datetime.fromtimestamp(seconds(time), UTC).strftime("%H:%M")
+def _clock(time: Nanoseconds, form: str) -> str:
+    return datetime.fromtimestamp(seconds(time), UTC).strftime(form)

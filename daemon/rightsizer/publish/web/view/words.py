@@ -5,18 +5,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from rightsizer.domain.finding import FindingKind
+from rightsizer.domain.finding import Severity
 from rightsizer.domain.state import State
 from rightsizer.domain.units import Nanoseconds, format_duration, seconds
 
 __all__ = [
-    "SEVERITIES",
+    "ABSENT",
+    "SEVERITY_COLORS",
     "STATE_MEANINGS",
     "STATE_ORDER",
+    "TIMES",
     "Moment",
     "moment",
     "percent",
-    "severity",
     "spoken",
 ]
 
@@ -49,8 +50,19 @@ STATE_MEANINGS: Final[Mapping[State, str]] = {
     State.UNKNOWN: "no telemetry: nobody knows",
 }
 
-SEVERITIES: Final = ("act", "tight", "headroom", "none")
-"""Most urgent first: red act, orange tight, blue headroom."""
+SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
+    Severity.CRITICAL: "act",
+    Severity.HIGH: "act",
+    Severity.MEDIUM: "tight",
+    Severity.LOW: "headroom",
+}
+"""Most urgent first; each has its word beside it, so that none is told by color alone."""
+
+ABSENT: Final = "\u2013"
+"""Stands for what is not known: a dash."""
+
+TIMES: Final = "\u00d7"
+"""The multiplication sign."""
 
 _SPOKEN: Final = {
     "pcie": "PCIe",
@@ -60,15 +72,9 @@ _SPOKEN: Final = {
     "mig": "MIG",
     "cuda": "CUDA",
     "sm": "SM",
+    "nvml": "NVML",
+    "dram": "DRAM",
     "mps": "MPS",
-}
-_SEVERITIES: Final = {
-    FindingKind.IDLE: "headroom",
-    FindingKind.OVERPROVISIONED: "headroom",
-    FindingKind.INEFFICIENT: "tight",
-    FindingKind.MISPLACED: "tight",
-    FindingKind.UNDERPROVISIONED: "act",
-    FindingKind.DEGRADED: "act",
 }
 
 
@@ -94,11 +100,6 @@ def percent(share: float) -> str:
     if 0.995 <= share < 1:  # noqa: PLR2004 - what would round to 100.
         return ">99\u00a0%"
     return f"{share:.0%}".replace("%", "\u00a0%")
-
-
-def severity(finding: FindingKind) -> str:
-    """Which of `SEVERITIES` a finding has."""
-    return _SEVERITIES.get(finding, "none")
 
 
 def moment(time: Nanoseconds, now: Nanoseconds) -> Moment:

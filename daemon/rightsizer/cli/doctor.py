@@ -1,0 +1,73 @@
+"""`rightsizer doctor`: what can be seen from here, and what each thing that is missing costs."""
+
+import argparse
+import json
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.output import say
+from rightsizer.runtime.doctor import Check, Verdict, examine
+from rightsizer.runtime.log import LogLevel
+from rightsizer.runtime.log import configure as configure_log
+
+__all__ = ["COMMAND", "doctor_text"]
+
+_DESCRIPTION = """\
+Look at everything that the agent makes use of, as the user who runs this: the driver, other
+processes, control groups, the kubelet, Grafana and so on. Each line says ok, limited, missing or
+unused; what is not there is followed by what it costs and by the remedy.
+
+What the service's own sandbox allows is told by a unit that has the same one:
+
+  systemctl start rightsizer-doctor; journalctl -u rightsizer-doctor -o cat
+
+The exit status is 0 whatever is found.
+"""
+_WIDTH = 100
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which settings, and how to answer."""
+    parser.add_argument("--json", action="store_true", help="answer in JSON")
+    add_config_flag(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what was found."""
+    settings = settings_of(arguments)
+    configure_log(settings.log.format, LogLevel.ERROR)
+    checks = examine(settings)
+    if arguments.json:
+        say(json.dumps({"checks": [asdict(check) for check in checks]}, indent=1))
+    else:
+        say(doctor_text(checks))
+    return 0
+
+
+def doctor_text(checks: Sequence[Check]) -> str:
+    """A line each, what it costs and the remedy below it, and a sum."""
+    lines = [line for check in checks for line in _lines(check)]
+    counts = [f"{sum(each.verdict is verdict for each in checks)} {verdict}" for verdict in Verdict]
+    return "\n".join([*lines, "", ", ".join(counts)])
+
+
+def _lines(check: Check) -> list[str]:
+    head = f"{check.verdict:8} {check.name}: {check.found}"
+    lines = textwrap.wrap(head, _WIDTH, subsequent_indent=" " * 9)
+    for word, text in (("costs", check.lost), ("remedy", check.remedy)):
+        if text:
+            lines += textwrap.wrap(
+                f"{word}: {text}",
+                _WIDTH,
+                initial_indent=" " * 9,
+                subsequent_indent=" " * (11 + len(word)),
+                break_on_hyphens=False,
+            )
+    return lines
+
+
+COMMAND = Command(
+    "doctor", "what can be seen from here, and what is missing", configure, run, _DESCRIPTION
+)

@@ -1,0 +1,33 @@
+"""The flag that names the history, for commands that look into it."""
+
+import argparse
+from pathlib import Path
+
+from rightsizer.domain.errors import HistoryError
+from rightsizer.runtime.settings import Settings
+
+__all__ = ["add_history_flag", "history_path"]
+
+
+def add_history_flag(parser: argparse.ArgumentParser) -> None:
+    """`--history.path`."""
+    parser.add_argument(
+        "--history.path",
+        dest="history_path",
+        type=Path,
+        metavar="FILE",
+        help="the history; without it history.path of the configuration "
+        f"(default: {Settings().history.path})",
+    )
+
+
+def history_path(arguments: argparse.Namespace, settings: Settings) -> Path:
+    """The history that the flag or the configuration names.
+
+    Raises:
+        HistoryError: none is kept.
+    """
+    path = arguments.history_path or settings.history.path
+    if not path:
+        raise HistoryError("no history is kept; set history.path or give --history.path")
+    return Path(path)

@@ -1,0 +1,118 @@
+"""`rightsizer report`: what the GPUs did, for whoever pays for them; the history is only read."""
+
+import argparse
+from datetime import UTC, tzinfo
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from rightsizer.cli.command import Command, add_config_flag, duration, settings_of
+from rightsizer.cli.history_flag import add_history_flag, history_path
+from rightsizer.cli.moment import moment
+from rightsizer.cli.output import say
+from rightsizer.domain.errors import UsageError
+from rightsizer.domain.units import Nanoseconds, nanoseconds
+from rightsizer.edge.whole_file import WholeFile
+from rightsizer.publish.report.builder import report_model
+from rightsizer.publish.report.formats import REPORT_FORMATS
+from rightsizer.runtime.report import ReportQuery, report_facts
+
+__all__ = ["COMMAND"]
+
+_DESCRIPTION = """\
+One document on what the GPUs of this node did: states by day and by GPU, what went unused and what
+it cost, how well sized they are, what to change, what past advice returned, and what is not known.
+The history is only read, beside the agent that writes it. The same history and flags give the same
+bytes. docs/report.md tells more.
+
+  rightsizer report --last 30d --output report.html
+  rightsizer report --from 2026-01-01 --to 2026-02-01 --timezone Europe/Berlin --format markdown
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which span, by whose calendar, in which format, and where to."""
+    parser.add_argument(
+        "--from",
+        dest="since",
+        metavar="TIME",
+        help="beginning: ISO 8601 in the time zone unless it says otherwise, or seconds since the "
+        "epoch; the history's last 7 days without it, as far as they were recorded",
+    )
+    parser.add_argument(
+        "--to", dest="until", metavar="TIME", help="end; without it that of the history"
+    )
+    parser.add_argument(
+        "--last",
+        type=duration,
+        metavar="DURATION",
+        help="length before the end, in place of --from: 24h, 7d, 30d",
+    )
+    parser.add_argument(
+        "--timezone",
+        default="UTC",
+        metavar="NAME",
+        help="whose days and times they are, as in Europe/Berlin",
+    )
+    parser.add_argument(
+        "--format", choices=REPORT_FORMATS, default="html", help="how it is written"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="without it to standard output")
+    add_history_flag(parser)
+    add_config_flag(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the report; a file appears when it is whole.
+
+    Raises:
+        HistoryError: there is no history, or it holds nothing.
+        UsageError: the span is none, or the time zone unknown.
+    """
+    settings = settings_of(arguments)
+    path = history_path(arguments, settings)
+    if arguments.output is not None and arguments.output.resolve() == path.resolve():
+        raise UsageError(f"--output {arguments.output}: is the history itself; name another file")
+    query = _query(arguments)
+    model = report_model(report_facts(path, settings, query))
+    document = REPORT_FORMATS[arguments.format](model, query.timezone)
+    if arguments.output is None:
+        say(document.removesuffix("\n"))
+        return 0
+    with WholeFile(arguments.output, "report") as file:
+        file.write(document.encode())
+    return 0
+
+
+def _query(arguments: argparse.Namespace) -> ReportQuery:
+    if arguments.since is not None and arguments.last is not None:
+        raise UsageError("--last: --from already says where the report begins; give one of them")
+    timezone = _timezone(arguments.timezone)
+    return ReportQuery(
+        since=_moment("--from", arguments.since, timezone),
+        until=_moment("--to", arguments.until, timezone),
+        last=None if arguments.last is None else nanoseconds(arguments.last),
+        timezone=timezone,
+        timezone_name=arguments.timezone,
+    )
+
+
+def _moment(flag: str, text: str | None, timezone: tzinfo) -> Nanoseconds | None:
+    try:
+        return None if text is None else moment(text, timezone)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"{flag}: {error}") from None
+
+
+def _timezone(name: str) -> tzinfo:
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(
+            f"--timezone: '{name}' is not known on this machine; write it like Europe/Berlin, or "
+            "install tzdata"
+        ) from None
+
+
+COMMAND = Command("report", "write what the GPUs did, cost and need", configure, run, _DESCRIPTION)

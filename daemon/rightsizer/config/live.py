@@ -1,0 +1,48 @@
+"""What of new settings can be in force at once, and what waits for a restart."""
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from rightsizer.config.shape import Group, shape_of
+from rightsizer.domain.errors import ConfigurationError
+
+__all__ = ["live_update"]
+
+_Settings = TypeVar("_Settings")
+
+
+def live_update(in_force: _Settings, wanted: _Settings) -> tuple[_Settings, tuple[str, ...]]:
+    """The settings after a reload, and the keys that differ and stay as they are until a restart.
+
+    Args:
+        in_force: What the program runs with.
+        wanted: What its operator says now.
+
+    Raises:
+        ConfigurationError: what is new does not go with what has to stay.
+    """
+    return _merged(shape_of(type(in_force)), in_force, wanted, "")
+
+
+def _merged(group: Group, in_force: Any, wanted: Any, path: str) -> tuple[Any, tuple[str, ...]]:
+    changes: dict[str, Any] = {}
+    waiting: list[str] = []
+    for entry in group.entries:
+        old, new = getattr(in_force, entry.name), getattr(wanted, entry.name)
+        if old == new:
+            continue
+        key = f"{path}{entry.key}"
+        if isinstance(entry.shape, Group):
+            changes[entry.name], below = _merged(entry.shape, old, new, f"{key}.")
+            waiting.extend(below)
+        elif entry.is_live:
+            changes[entry.name] = new
+        else:
+            waiting.append(key)
+    try:
+        return replace(in_force, **changes), tuple(waiting)
+    except ValueError as error:
+        keys = ", ".join(waiting) or path.rstrip(".")
+        raise ConfigurationError(
+            f"{path.rstrip('.')}: {error}; that is with {keys} as it is until a restart"
+        ) from None

@@ -1,0 +1,163 @@
+"use strict";
+// Keeps the page true: asks the API for figures, and for the page itself when more has changed.
+(() => {
+  const root = document.documentElement;
+  const stored = {
+    get: () => { try { return localStorage.getItem("rightsizer-theme"); } catch { return null; } },
+    set: (theme) => { try { localStorage.setItem("rightsizer-theme", theme); } catch { /* Not allowed here: for this visit only. */ } },
+  };
+  const chosen = stored.get();
+  if (chosen === "dark" || chosen === "light") root.dataset.theme = chosen;
+
+  const find = (selector, within = document) => within.querySelector(selector);
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const percent = (ratio) => (ratio > 0 && ratio < 0.005 ? "<1" : ratio < 1 && ratio >= 0.995 ? ">99" : String(Math.round(ratio * 100))) + "\u00a0%";
+  const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19) + " UTC";
+  const put = (element, text) => { if (element && element.textContent !== text) element.textContent = text; };
+
+  function theme() {
+    const button = find("#theme");
+    const isDark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+    const tell = () => { put(button, isDark() ? "Light" : "Dark"); button.setAttribute("aria-label", isDark() ? "Use light colors" : "Use dark colors"); };
+    button.hidden = false;
+    button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; stored.set(root.dataset.theme); tell(); });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tell);
+    tell();
+  }
+
+  function copyButtons(within) {
+    for (const box of all(".code", within)) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "copy quiet";
+      button.textContent = "Copy";
+      button.setAttribute("aria-label", "Copy: " + find("pre", box).getAttribute("aria-label"));
+      button.addEventListener("click", () => copy(find("pre", box), button));
+      box.append(button);
+    }
+  }
+
+  async function copy(source, button) {
+    let copied = false;
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+      copied = true;
+    } catch {
+      // Without TLS browsers have no clipboard to write to; what is selected can be copied still.
+      getSelection().selectAllChildren(source);
+      copied = document.execCommand("copy");
+    }
+    put(button, copied ? "Copied" : "Selected");
+    setTimeout(() => put(button, "Copy"), 2000);
+  }
+
+  // The sections as the server made them, so that what this script changed does not count as new.
+  const made = new Map();
+  const remember = (document_) => { for (const section of all("[data-section]", document_)) made.set(section.id, section.outerHTML); };
+
+  function renewed(text) {
+    const fresh = new DOMParser().parseFromString(text, "text/html");
+    const incoming = all("[data-section]", fresh);
+    const ids = (sections) => sections.map((section) => section.id).join();
+    if (ids(incoming) !== ids(all("[data-section]"))) { location.reload(); return; }
+    const open = new Set(all("details[open]").map((each) => each.id));
+    const focused = document.activeElement && document.activeElement.id;
+    for (const section of incoming) {
+      if (made.get(section.id) === section.outerHTML) continue;
+      made.set(section.id, section.outerHTML);
+      for (const details of all("details", section)) details.open = open.has(details.id);
+      find("#" + section.id).replaceWith(section);
+      copyButtons(section);
+      if (section.id === "s-advice") put(find("#said"), "The advice has changed.");
+    }
+    if (focused && document.activeElement === document.body) { const again = document.getElementById(focused); if (again) again.focus(); }
+    document.title = fresh.title;
+    document.body.dataset.revision = fresh.body.dataset.revision;
+  }
+
+  function show(summary) {
+    const names = Object.fromEntries(all("[data-name]").map((entry) => [entry.dataset.name, find("b", entry).textContent]));
+    for (const device of summary.devices) {
+      for (const place of all(`[data-device="${CSS.escape(device.uuid)}"]`)) {
+        const state = find("[data-state]", place);
+        if (state) {
+          const [dot, name] = state.children;
+          if (!dot.classList.contains("b-" + device.state)) dot.className = "dot b-" + device.state;
+          put(name, names[device.state] || device.state);
+        }
+        for (const gauge of all("[data-gauge]", place)) showGauge(gauge, device.signals);
+      }
+    }
+    const now = summary.now;
+    put(find("#tile-working .value"), `${now.working} of ${now.devices}`);
+    const rest = [[now.idle, "idle"], [now.stalled, "stalled"], [now.unknown, "unknown"]].filter(([count]) => count).map(([count, word]) => `${count} ${word}`);
+    if (now.power_watts !== null) rest.push((now.power_watts / 1000).toFixed(1) + "\u00a0kW");
+    put(find("#tile-working .detail"), rest.join(", ") || "all of them");
+    const time = find("#time");
+    if (time) { put(time, new Date(summary.time * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC"); time.dateTime = new Date(summary.time * 1000).toISOString(); }
+  }
+
+  function showGauge(gauge, signals) {
+    const key = gauge.dataset.gauge, ratio = signals[key], bar = find(".bar span", gauge);
+    put(find("b", gauge), ratio === undefined ? "not read" : percent(ratio));
+    if (bar) bar.style.width = (ratio || 0) * 100 + "%";
+    const [part, whole, unit, size] = key === "power" ? ["power_watts", "power_limit_watts", "W", 1] : ["memory_used_bytes", "memory_total_bytes", "GiB", 2 ** 30];
+    const more = find(".more", gauge);
+    if (more && part in signals && whole in signals) put(more, `${Math.round(signals[part] / size)} of ${Math.round(signals[whole] / size)} ${unit}`);
+  }
+
+  function live() {
+    const body = document.body, every = Number(body.dataset.poll) * 1000, query = body.dataset.query;
+    if (!every) return;
+    let paused = body.hasAttribute("data-paused"), failures = 0, answered = null, timer = 0, asking = false;
+    const button = find("#pause");
+    const say = (kind, text, notice) => {
+      body.dataset.live = kind;
+      put(find("#live-text"), text);
+      const place = find("#notice");
+      place.hidden = !notice;
+      put(place, notice || "");
+    };
+    const next = () => { clearTimeout(timer); if (!paused && !document.hidden) timer = setTimeout(ask, every * Math.min(2 ** failures, 12)); };
+    async function get(address) {
+      const answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(Math.max(10000, every)) });
+      if (!answer.ok) throw new Error(`the agent answers ${answer.status}`);
+      return answer;
+    }
+    async function ask() {
+      if (asking) return;
+      asking = true;
+      try {
+        const summary = await (await get("api/v1/summary?" + query.split("&").filter((part) => part.startsWith("span=")).join("&"))).json();
+        if (summary && summary.revision !== body.dataset.revision) renewed(await (await get("./?" + query)).text());
+        if (summary) show(summary);
+        answered = summary ? summary.time : answered;
+        failures = 0;
+        if (paused) return;
+        if (summary && summary.is_stale) say("stale", "stale", "No GPU has been read of late: the sampling has stopped, and nothing here is the present.");
+        else say("live", "live");
+      } catch (error) {
+        failures += 1;
+        say("gone", "no answer", "The agent does not answer" + (answered ? `; what is shown is of ${clock(answered)}` : "") + ". Trying again.");
+      } finally {
+        asking = false;
+        next();
+      }
+    }
+    const settle = () => { put(button, paused ? "Go on" : "Pause"); if (paused) say("paused", "paused"); };
+    button.addEventListener("click", () => { paused = !paused; settle(); clearTimeout(timer); if (!paused) ask(); });
+    document.addEventListener("visibilitychange", () => { clearTimeout(timer); if (!document.hidden && !paused) ask(); });
+    find("#live").hidden = false;
+    settle();
+    if (!paused) say("live", "live");
+    next();
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    theme();
+    remember(document);
+    copyButtons(document);
+    if (find("#live")) live();
+    else if (document.body.dataset.poll !== "0") setTimeout(() => location.reload(), 3000);
+  });
+})();

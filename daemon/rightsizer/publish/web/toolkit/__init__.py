@@ -1,0 +1,1 @@
+"""The web configuration file that all Prometheus exporters share: TLS, users, headers, limits."""

@@ -1,0 +1,75 @@
+"""One receiver: its address and secrets, read anew for each run, and what it answers."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from rightsizer.edge.http import Failure, FailureKind, HttpClient
+from rightsizer.publish.webhook.settings import (
+    WebhookFormat,
+    WebhookSettings,
+    read_address,
+    read_headers,
+    read_token,
+)
+
+__all__ = ["Receiver"]
+
+_ALERTS: Final = "/api/v2/alerts"
+
+
+class Receiver:
+    """Posts to one webhook; a fault is an answer, never an exception."""
+
+    def __init__(
+        self, settings: WebhookSettings, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._settings = settings
+        self._sleep = sleep
+        self._client: tuple[str, HttpClient] | None = None
+
+    def post(self, body: str | list[Any]) -> Failure | None:
+        """Send JSON, as text or as a list; what is wrong, `None` where it was taken.
+
+        Sending twice does no harm: a change has its `delivery`, and an alert is what it is.
+        """
+        try:
+            address = read_address(self._settings)
+        except (OSError, ValueError) as error:
+            return Failure(FailureKind.CREDENTIAL, str(error))
+        parts = urlsplit(address)
+        path = parts.path
+        if self._settings.format is WebhookFormat.ALERTMANAGER:
+            path = path.rstrip("/") + _ALERTS
+        result = self._to(f"{parts.scheme}://{parts.netloc}").request(
+            "POST",
+            path or "/",
+            query=parse_qsl(parts.query, keep_blank_values=True),
+            body=json.loads(body) if isinstance(body, str) else body,
+            idempotent=True,
+        )
+        if isinstance(result, Failure) and result.kind is FailureKind.MALFORMED:
+            # It took the message, and says `ok` in words of its own.
+            return None if result.status is not None else result
+        return result if isinstance(result, Failure) else None
+
+    def hang_up(self) -> None:
+        """Let go of connections until the next run."""
+        if self._client is not None:
+            self._client[1].close()
+
+    def _to(self, base: str) -> HttpClient:
+        if self._client is None or self._client[0] != base:
+            self.hang_up()
+            client = HttpClient(
+                base,
+                self._settings.http,
+                token=lambda: read_token(self._settings),
+                headers=lambda: read_headers(self._settings),
+                has_secret_paths=True,
+                sleep=self._sleep,
+            )
+            self._client = (base, client)
+        return self._client[1]

@@ -1,0 +1,98 @@
+"""What settings name, looked at before the agent starts: files, credentials, authorities."""
+
+import os
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.domain.errors import ConfigurationError, RightsizerError
+from rightsizer.publish.grafana.settings import read_token
+from rightsizer.publish.web.toolkit.web_config import WebConfigReader
+from rightsizer.publish.webhook import settings as webhook
+from rightsizer.runtime.settings import Settings
+from rightsizer.telemetry.live import check_collectors
+from rightsizer.telemetry.simulated.scenario import load_scenario
+
+__all__ = ["faults_of"]
+
+_MEND: Final = "mend the path, or let the agent's user read it"
+_Look = tuple[str, Callable[[], object]]
+"""The key that names a thing, and what reads it."""
+
+
+def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """What is wrong with the files and names that the settings hold, a line each.
+
+    Args:
+        settings: Right by themselves.
+        environ: Says where systemd has put the credentials.
+    """
+    found: list[str] = []
+    for key, look in (*_own(settings), *_grafana(settings, environ), *_webhooks(settings, environ)):
+        try:
+            look()
+        except RightsizerError as error:
+            # Files of our own formats tell where they are wrong.
+            found.extend(f"{key}: {line}" for line in str(error).splitlines())
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            found.append(f"{key}: {error.filename or 'the file'} cannot be read: {reason}; {_MEND}")
+        except ValueError as error:
+            found.append(f"{key}: {error}")
+    return tuple(found)
+
+
+def _own(settings: Settings) -> Iterator[_Look]:
+    files, web, dcgm = settings.catalogue, settings.web, settings.sources.dcgm
+    yield "sources.nvml", lambda: check_collectors(settings.sources.nvml)
+    yield "catalogue.boards_file", lambda: read_catalogue(files.boards_path)
+    if files.prices_path is not None:
+        yield "catalogue.prices_file", lambda: _prices(settings)
+    if web.config_file:
+        yield "web.config_file", WebConfigReader(Path(web.config_file)).read
+    if settings.sources.simulated.scenario:
+        yield "sources.simulated.scenario", lambda: _scenario(settings)
+    if dcgm.token_file:
+        yield "sources.dcgm.token_file", Path(dcgm.token_file).read_bytes
+    yield "sources.dcgm.ca_file", lambda: _authorities(dcgm.ca_file)
+
+
+def _grafana(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+    grafana = settings.grafana
+    if grafana.url:
+        yield "grafana.token_file", lambda: read_token(grafana, environ)
+        yield "grafana.http.ca_file", lambda: _authorities(grafana.http.ca_file)
+
+
+def _webhooks(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+    for index, each in enumerate(settings.webhooks):
+        key = f"webhooks[{index}]"
+        yield f"{key}.url_file", partial(webhook.read_address, each, environ)
+        yield f"{key}.token_file", partial(webhook.read_token, each, environ)
+        yield f"{key}.headers_file", partial(webhook.read_headers, each, environ)
+        yield f"{key}.http.ca_file", partial(_authorities, each.http.ca_file)
+
+
+def _prices(settings: Settings) -> None:
+    try:
+        catalogue = read_catalogue(settings.catalogue.boards_path)
+    except ConfigurationError:
+        catalogue = built_in()  # The fault is told under its own key.
+    read_prices(settings.catalogue.prices_path, catalogue)
+
+
+def _scenario(settings: Settings) -> None:
+    load_scenario(settings.sources.simulated.scenario, built_in())
+
+
+def _authorities(ca_file: str) -> None:
+    if not ca_file:
+        return
+    try:
+        ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError:
+        raise ValueError(f"{ca_file} holds no certificate in PEM") from None

@@ -1,0 +1,89 @@
+"""The tables of `docs/rules.md`, from the registry of rules, filled in between their marks."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from rightsizer.advice.rules import RULES
+from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.config.dump import plain
+from rightsizer.config.shape import Entry, Group, shape_of
+from rightsizer.domain.units import format_duration
+from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+
+__all__ = ["filled", "tables"]
+
+OVERVIEW: Final = "overview"
+_MARKED: Final = re.compile(
+    r"(<!-- (?P<name>\w+): made from the code; run `make golden` -->\n).*?(<!-- end -->)",
+    flags=re.DOTALL,
+)
+_CONDUCT: Final = frozenset(each.name for each in fields(Conduct))
+
+
+def filled(page: str, texts: Mapping[str, str]) -> str:
+    """The page with every marked stretch written anew.
+
+    Raises:
+        KeyError: it has a mark that nothing is made for.
+    """
+    return _MARKED.sub(lambda found: f"{found[1]}{texts[found['name']]}{found[3]}", page)
+
+
+def tables() -> Mapping[str, str]:
+    """The overview, and each rule's thresholds by its name; Markdown that ends a line."""
+    found = {rule.name: _table(_thresholds(rule)) for rule in RULES}
+    return {OVERVIEW: _table(_overview()), **found}
+
+
+def _overview() -> Iterator[tuple[str, ...]]:
+    yield ("rule", "question", "long span", "short span", "known", "closes after")
+    for rule in RULES:
+        question = (rule.judge_with.__doc__ or "").partition("\n")[0].rstrip(".")
+        yield (
+            f"[`{rule.name}`](#{rule.name})",
+            question,
+            _time(rule, lambda conduct: conduct.long_seconds),
+            _time(rule, lambda conduct: conduct.short_seconds),
+            _time(rule, lambda conduct: conduct.minimum_known_seconds),
+            _time(rule, lambda conduct: conduct.close_after_seconds),
+        )
+
+
+def _time(rule: Rule[Any], part: Callable[[Conduct], float]) -> str:
+    """A time of a rule's conduct; from the least to the most where the class decides."""
+    times = sorted({part(rule.conduct(_workload(each))) for each in WorkloadClass})
+    return " to ".join(dict.fromkeys(map(format_duration, (times[0], times[-1]))))
+
+
+def _workload(workload_class: WorkloadClass) -> Workload:
+    return Workload("any", WorkloadKind.OTHER, "any", workload_class)
+
+
+def _thresholds(rule: Rule[Any]) -> Iterator[tuple[str, ...]]:
+    yield ("threshold", "default", "what it does")
+    yield from _rows(shape_of(type(rule.settings)), "")
+
+
+def _rows(group: Group, path: str) -> Iterator[tuple[str, ...]]:
+    """What an operator may set, less what the overview tells of every rule."""
+    if {entry.name for entry in group.entries} == _CONDUCT:
+        return
+    for entry in group.entries:
+        if isinstance(entry.shape, Group):
+            yield from _rows(entry.shape, f"{path}{entry.key}.")
+        else:
+            yield (f"`{path}{entry.key}`", f"`{_written(entry)}`", entry.help)
+
+
+def _written(entry: Entry) -> str:
+    value = plain(entry.default, entry.shape)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _table(rows: Iterator[tuple[str, ...]]) -> str:
+    head, *body = rows
+    lines = [head, ("---",) * len(head), *body]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines).replace("| --- ", "|---")

@@ -1,0 +1,40 @@
+"""Advice as marks on every time series."""
+
+from grafana_foundation_sdk.builders.dashboard import AnnotationQuery, AnnotationTarget
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models.common import DataSourceRef
+from grafana_foundation_sdk.models.dashboard import AnnotationQuery as Annotation
+
+from grafana.queries import DATASOURCE, advice, growth
+
+__all__ = ["annotations"]
+
+
+def annotations() -> list[Builder[Annotation]]:
+    """What agents have posted; and, for agents without a token, what their metrics tell."""
+    return [
+        # The SDK types this target as a query, which Grafana's own annotations are not; it takes
+        # the builder all the same.
+        AnnotationQuery()
+        .name("Advice")
+        .datasource(DataSourceRef("grafana", "-- Grafana --"))
+        .enable(enable=True)
+        .icon_color("orange")
+        .target(AnnotationTarget().type("tags").tags(["rightsizer"]).match_any(False).limit(100)),
+        _metric("Advice opened (from metrics)", "yellow")
+        .expr(f"{advice('rightsizer_advice_opened_timestamp_seconds')} * 1000")
+        .use_value_for_time(use_value_for_time=True)
+        .title_format("{{reason}}")
+        .text_format("{{action}} {{workload}} {{uuid}}")
+        .tag_keys("finding"),
+        _metric("Advice closed (from metrics)", "green")
+        .expr(f"{growth('rightsizer_advice_outcomes_total')} > 0")
+        .title_format("{{reason}} {{outcome}}")
+        .text_format("{{instance}}")
+        .tag_keys("outcome"),
+    ]
+
+
+def _metric(name: str, color: str) -> AnnotationQuery:
+    query = AnnotationQuery().name(name).datasource(DATASOURCE)
+    return query.enable(enable=False).icon_color(color)

@@ -1,0 +1,297 @@
+"""One GPU or MIG instance: its states, what it is capable of, what is asked of it, by whom."""
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+from grafana_foundation_sdk.builders.prometheus import Dataquery
+
+from grafana.board import Section, board
+from grafana.links import Board, of_row, of_series
+from grafana.panels import Panel, bars, lines, number, stack
+from grafana.queries import (
+    BY_DEVICE,
+    cells,
+    growth,
+    now,
+    over,
+    select,
+)
+from grafana.scales import CAPACITY, COVERAGE, HEAT, OVERPROVISIONED, UNDERPROVISIONED, USED
+from grafana.sections.advice import advice_table
+from grafana.sections.energy import energy_by_cause, power
+from grafana.sections.readings import conditions, throttle_reasons
+from grafana.sections.sizing import distributions
+from grafana.sections.time_spent import states_over_time, strip
+from grafana.tables import Column, rows
+from grafana.variables import window
+from rightsizer.domain.signal_metric import DISTRIBUTION_SIGNALS, distribution_metric_name
+
+__all__ = ["gpu"]
+
+_WINDOW = 'window="$window"'
+
+
+def gpu() -> Dashboard:
+    """All panels in their places; one device is chosen at a time."""
+    return board(
+        Board.GPU,
+        "GPU",
+        "One GPU or MIG instance: what it did, what was asked of it, and what it could have done.",
+        (
+            Section("What it is", (_identity(), *_numbers())),
+            Section("What it did", (strip().height(4), states_over_time(), conditions())),
+            Section("Demand, need, capacity", _sizes()),
+            Section("Signals", _signals()),
+            Section("Energy and heat", (power(), energy_by_cause(), *_heat())),
+            Section("Links", _links()),
+            Section("Who uses it", _workloads()),
+            Section("Advice", (advice_table(),)),
+            Section("Distributions", distributions(), is_folded=True),
+        ),
+        extras=(window(),),
+    )
+
+
+def _identity() -> Panel:
+    return rows(
+        "Device",
+        "Board, place on the bus and in the node, and the telemetry that it offers.",
+        (
+            Column("uuid"),
+            Column("instance", "node", link=of_row(Board.NODE, instance="node")),
+            Column("gpu"),
+            Column("model"),
+            Column("mig_profile", "MIG profile"),
+            Column("pci_bus_id", "PCI address"),
+            Column("numa_node", "NUMA node"),
+            Column("tier"),
+            Column("source"),
+            Column("A", "part of a GPU", "percentunit", 0),
+        ),
+        cells(
+            f"{select('rightsizer_device_capacity_ratio')} * on ({BY_DEVICE}) group_left "
+            f"(gpu, model, mig_profile, pci_bus_id, numa_node) {select('rightsizer_device_info')} "
+            f"* on ({BY_DEVICE}) group_left (tier, source) "
+            f"{select('rightsizer_device_telemetry_info')}"
+        ),
+    ).height(4)
+
+
+def _numbers() -> list[Panel]:
+    used = f"sum({growth('rightsizer_used_seconds_total', span='$__range')})"
+    wasted = f"sum({growth('rightsizer_waste_seconds_total', span='$__range')})"
+    too_large = select("rightsizer_device_overprovisioned_ratio", _WINDOW)
+    too_small = select("rightsizer_device_underprovisioned_ratio", _WINDOW)
+    known = select("rightsizer_coverage_ratio", _WINDOW)
+    return [
+        number(
+            "Used",
+            "Share of the known time that was put to use, over the time range.",
+            "percentunit",
+            now(f"{used} / ({used} + {wasted} > 0)"),
+            USED,
+        ).decimals(0),
+        number(
+            "Over-provisioned",
+            "What the largest need of the window leaves over.",
+            "percentunit",
+            over(f"max({too_large})"),
+            OVERPROVISIONED,
+        ).decimals(0),
+        number(
+            "Under-provisioned",
+            "Share of the window's time during which the device was too small.",
+            "percentunit",
+            over(f"max({too_small})"),
+            UNDERPROVISIONED,
+        ).decimals(1),
+        number(
+            "Known of the window",
+            "Known time over the window's length: how far the gauges beside can be trusted.",
+            "percentunit",
+            over(f"min({known})"),
+            COVERAGE,
+        ).decimals(0),
+        number(
+            "Temperature",
+            "Of the GPU.",
+            "celsius",
+            over(f"max({select('rightsizer_temperature_celsius')})"),
+            HEAT,
+        ),
+        number(
+            "Power",
+            "Draw of the board.",
+            "watt",
+            over(f"sum({select('rightsizer_power_watts')})"),
+        ),
+    ]
+
+
+def _sizes() -> list[Panel]:
+    need = select("rightsizer_need_ratio", _WINDOW)
+    at_limit = select("rightsizer_saturated_ratio", _WINDOW)
+    short = select("rightsizer_underprovisioned_ratio", _WINDOW)
+    demands = [
+        over(
+            f"histogram_quantile(0.99, sum by (le) ({growth(f'{name}_bucket', span='1h')}))",
+            signal.value,
+            letter=letter,
+        )
+        for letter, signal in zip("ABCDEF", DISTRIBUTION_SIGNALS, strict=True)
+        if (name := distribution_metric_name(signal))
+    ]
+    return [
+        bars(
+            "Need of capacity",
+            "Demand of the window with its margin, of what the device has; the bar's end is all "
+            "of it.",
+            "percentunit",
+            now(need, "{{resource}}"),
+            CAPACITY,
+        ),
+        bars(
+            "Time at the limit",
+            "Share of the window's time that each resource was at its limit.",
+            "percentunit",
+            now(at_limit, "{{resource}}"),
+        ),
+        bars(
+            "Time too small",
+            "Share of the window's time that each resource was short of what was asked.",
+            "percentunit",
+            now(short, "{{resource}}"),
+            UNDERPROVISIONED,
+        ),
+        lines(
+            "Demand",
+            "What the signals stayed below for 99 % of the hour before: demand, before any margin.",
+            "percentunit",
+            *demands,
+        ).max(1),
+        lines(
+            "Need against capacity",
+            "Need of each resource with its margin; above the line it does not fit.",
+            "percentunit",
+            over(need, "{{resource}}"),
+            scale=CAPACITY,
+        ),
+    ]
+
+
+def _signals() -> list[Panel]:
+    compute = ("gpu_busy", "sm_active", "sm_work", "tensor_active")
+    engines = ("encoder", "decoder", "memory_controller_busy")
+    return [
+        lines(
+            "Compute",
+            "How much a kernel was resident, SMs and tensor pipes were active, of their capacity.",
+            "percentunit",
+            *_ratios(*compute),
+        ).max(1),
+        lines(
+            "Memory",
+            "Memory that is held, and bandwidth that is used.",
+            "percentunit",
+            *_ratios("memory_used", "dram_active"),
+        ).max(1),
+        lines(
+            "Memory held",
+            "Bytes in use, under all there are.",
+            "bytes",
+            over(select("rightsizer_memory_used_bytes"), "used"),
+            over(select("rightsizer_memory_total_bytes"), "in all", letter="B"),
+        ),
+        lines(
+            "Engines",
+            "Video engines, and the memory controller where bandwidth is not offered.",
+            "percentunit",
+            *_ratios(*engines),
+        ).max(1),
+    ]
+
+
+def _ratios(*signals: str) -> list[Dataquery]:
+    return [
+        over(select(f"rightsizer_{signal}_ratio"), signal, letter=letter)
+        for letter, signal in zip("ABCD", signals, strict=False)
+    ]
+
+
+def _heat() -> list[Panel]:
+    return [
+        lines(
+            "Temperatures",
+            "Of the GPU and of its memory.",
+            "celsius",
+            over(select("rightsizer_temperature_celsius"), "GPU"),
+            over(select("rightsizer_memory_temperature_celsius"), "memory", letter="B"),
+            scale=HEAT,
+        ).span(8),
+        lines(
+            "Clocks",
+            "Of the SMs and of the memory; what holds them down is beside.",
+            "hertz",
+            over(select("rightsizer_sm_clock_hertz"), "SM"),
+            over(select("rightsizer_memory_clock_hertz"), "memory", letter="B"),
+        ).span(8),
+        throttle_reasons().span(8),
+    ]
+
+
+def _links() -> list[Panel]:
+    return [
+        lines(
+            "PCIe traffic",
+            "Received and sent.",
+            "Bps",
+            over(select("rightsizer_pcie_receive_bytes_per_second"), "received"),
+            over(select("rightsizer_pcie_transmit_bytes_per_second"), "sent", letter="B"),
+        ).span(8),
+        lines(
+            "NVLink traffic",
+            "Received and sent over all links.",
+            "Bps",
+            over(select("rightsizer_nvlink_receive_bytes_per_second"), "received"),
+            over(select("rightsizer_nvlink_transmit_bytes_per_second"), "sent", letter="B"),
+        )
+        .span(8)
+        .no_value("No NVLink"),
+        lines(
+            "PCIe link",
+            "Negotiated generation and lanes; the generation falls while the bus is idle.",
+            "short",
+            over(select("rightsizer_pcie_link_generation"), "generation"),
+            over(select("rightsizer_pcie_link_width"), "lanes", letter="B"),
+        ).span(8),
+    ]
+
+
+def _workloads() -> list[Panel]:
+    parts = select("rightsizer_workload_share_ratio")
+    known = select("rightsizer_workload_info")
+    identity = "cluster, job, instance, workload"
+    return [
+        rows(
+            "Workloads now",
+            "Who holds the device, and which part of it.",
+            (
+                Column("workload", link=of_row(Board.WORKLOAD, workload="workload")),
+                Column("kind"),
+                Column("class"),
+                Column("namespace"),
+                Column("A", "part", "percentunit", 0),
+            ),
+            cells(f"{parts} * on ({identity}) group_left (kind, class, namespace) {known}"),
+            hidden=("uuid", "instance"),
+        )
+        .span(12)
+        .no_value("Nobody holds it"),
+        stack(
+            "Workloads over time",
+            "The part of the device that each workload held.",
+            "percentunit",
+            over(f"sum by (workload) ({parts})", "{{workload}}"),
+        )
+        .max(1)
+        .data_links([of_series(Board.WORKLOAD, "workload")])
+        .no_value("Nobody held it"),
+    ]

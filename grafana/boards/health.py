@@ -1,0 +1,316 @@
+"""Is the hardware sound, and is it wired as it should be."""
+
+from typing import Final
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from grafana.board import Section, board
+from grafana.links import Board, of_row
+from grafana.panels import Panel, lines, number
+from grafana.queries import (
+    BY_DEVICE,
+    cells,
+    growth,
+    named,
+    over,
+    per_second,
+    select,
+    share,
+)
+from grafana.scales import ERRORS, HEAT, MEMORY_HEAT, UP
+from grafana.sections.readings import conditions, reading, throttle_reasons
+from grafana.tables import Column, rows
+
+__all__ = ["health"]
+
+_DEVICE: Final = "{{instance}} GPU {{gpu}} {{mig_profile}}"
+_SOUND: Final = "None"
+
+
+def health() -> Dashboard:
+    """All panels in their places."""
+    return board(
+        Board.HEALTH,
+        "Topology and health",
+        "How the GPUs hang together, and whether links, memory, heat and driver are sound.",
+        (
+            Section("At a glance", _numbers()),
+            Section("Devices", (_devices(), _down(), _drivers())),
+            Section("Links", _links()),
+            Section("Topology", (_topology(), _numa())),
+            Section("Memory errors and Xids", _errors()),
+            Section("Heat and throttling", _heat()),
+        ),
+    )
+
+
+def _numbers() -> list[Panel]:
+    up = select("rightsizer_device_up")
+
+    def any_of(name: str) -> str:
+        return f"sum({select(name)} > bool 0)"
+
+    def grown(name: str) -> str:
+        return f"sum({growth(name, span='$__range')})"
+
+    return [
+        number(
+            "Answering",
+            "Share of devices that answer their driver.",
+            "percentunit",
+            over(f"sum({up}) / count({up})"),
+            UP,
+        ),
+        number(
+            "Xids",
+            "Xids over the time range.",
+            "short",
+            over(grown("rightsizer_xid_errors_total")),
+            ERRORS,
+        ).decimals(0),
+        number(
+            "Uncorrected",
+            "Memory errors that could not be corrected, over the time range.",
+            "short",
+            over(grown("rightsizer_ecc_uncorrected_errors_total")),
+            ERRORS,
+        )
+        .decimals(0)
+        .no_value("No ECC"),
+        number(
+            "Rows to be remapped",
+            "GPUs whose memory waits for a reset to be repaired.",
+            "short",
+            over(any_of("rightsizer_remapped_rows_pending")),
+            ERRORS,
+        ).no_value("Not supported"),
+        number(
+            "Remaps that failed",
+            "GPUs whose memory could not be repaired: replace them.",
+            "short",
+            over(any_of("rightsizer_remapped_rows_failed")),
+            ERRORS,
+        ).no_value("Not supported"),
+        number(
+            "To be repaired",
+            "GPUs for which the driver asks for a reset, a reboot or more.",
+            "short",
+            over(any_of("rightsizer_recovery_action")),
+            ERRORS,
+        ).no_value("Not supported"),
+    ]
+
+
+def _devices() -> Panel:
+    identity = ("gpu", "model", "mig_profile", "pci_bus_id", "numa_node")
+    return rows(
+        "Devices",
+        "Every device with its place, its links, and what would repair it (0 is nothing).",
+        (
+            Column("instance", "node", link=of_row(Board.NODE, instance="node")),
+            Column("gpu"),
+            Column("model"),
+            Column("mig_profile", "MIG profile"),
+            Column("pci_bus_id", "PCI address"),
+            Column("numa_node", "NUMA node"),
+            Column("A", "up", "short", 0, UP),
+            Column("B", "PCIe generation", "short", 0),
+            Column("C", "PCIe lanes", "short", 0),
+            Column("D", "NVLinks up", "short", 0),
+            Column("E", "repair", "short", 0, ERRORS),
+            Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
+        ),
+        cells(named(select("rightsizer_device_up"), *identity)),
+        cells(named(select("rightsizer_pcie_link_generation"), *identity), letter="B"),
+        cells(named(select("rightsizer_pcie_link_width"), *identity), letter="C"),
+        cells(named(select("rightsizer_nvlink_links_up"), *identity), letter="D"),
+        cells(named(select("rightsizer_recovery_action"), *identity), letter="E"),
+    )
+
+
+def _down() -> Panel:
+    return (
+        rows(
+            "Devices that are down",
+            "Why each of them does not answer.",
+            (
+                Column("instance", "node", link=of_row(Board.NODE, instance="node")),
+                Column("reason"),
+                Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
+            ),
+            cells(select("rightsizer_device_down_info")),
+            hidden=("Value",),
+        )
+        .span(12)
+        .height(6)
+        .no_value("All devices answer")
+    )
+
+
+def _drivers() -> Panel:
+    return (
+        rows(
+            "Drivers",
+            "Versions on each node; a fleet with many is hard to reason about.",
+            (
+                Column("instance", "node", link=of_row(Board.NODE, instance="node")),
+                Column("driver_version", "driver"),
+                Column("cuda_version", "CUDA"),
+                Column("nvml_version", "NVML"),
+            ),
+            cells(select("rightsizer_driver_info")),
+            hidden=("Value",),
+        )
+        .span(12)
+        .height(6)
+    )
+
+
+def _links() -> list[Panel]:
+    condition = "rightsizer_condition_seconds_total"
+    degraded = share(condition, "condition", 'condition="pcie_link_degraded"')
+    return [
+        lines(
+            "PCIe link degraded",
+            "Share of each step during which the link was slower than it can be under load, or "
+            "narrower at all.",
+            "percentunit",
+            over(named(f"({degraded})"), _DEVICE),
+        ).max(1),
+        lines(
+            "PCIe replays",
+            "Packets sent again each second: a bad seat, riser or retimer.",
+            "cps",
+            over(named(per_second("rightsizer_pcie_replays_total")), _DEVICE),
+        ),
+        lines(
+            "NVLinks up",
+            "Links that are up; one that is missing slows every collective.",
+            "short",
+            over(named(select("rightsizer_nvlink_links_up")), _DEVICE),
+        ),
+        lines(
+            "NVLink errors",
+            "Errors of all kinds and links, in each second.",
+            "cps",
+            over(named(per_second("rightsizer_nvlink_errors_total")), _DEVICE),
+        ),
+    ]
+
+
+def _topology() -> Panel:
+    return (
+        rows(
+            "Ways between GPUs",
+            "The best way between each two GPUs, as `nvidia-smi topo -m` writes it: NV# is NVLink, "
+            "PIX one switch, PXB several, PHB the host bridge; NODE and SYS lead through the "
+            "processors.",
+            (
+                Column("instance", "node", link=of_row(Board.NODE, instance="node")),
+                Column("gpu", "GPU"),
+                Column("link"),
+                Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
+                Column("peer_uuid", "peer", link=of_row(Board.GPU, uuid="peer")),
+            ),
+            cells(named(select("rightsizer_topology_link_info"), "gpu")),
+            hidden=("Value",),
+        )
+        .span(12)
+        .no_value("One GPU has no peer")
+    )
+
+
+def _numa() -> Panel:
+    misplaced = share(
+        "rightsizer_condition_seconds_total", "condition", 'condition="numa_misplaced"'
+    )
+    return lines(
+        "NUMA misplaced",
+        "Share of each step during which a device's processes ran on the wrong processor.",
+        "percentunit",
+        over(named(f"({misplaced})"), _DEVICE),
+    ).max(1)
+
+
+def _errors() -> list[Panel]:
+    by_code = select("rightsizer_xid_code_errors_total")
+    rows_pending = f"max by ({BY_DEVICE}) ({select('rightsizer_remapped_rows_pending')})"
+    return [
+        lines(
+            "Xids over time",
+            "Xids in each step, by device.",
+            "short",
+            over(named(growth("rightsizer_xid_errors_total")), _DEVICE),
+        ),
+        rows(
+            "Xids by code",
+            "Since the agent started; NVIDIA's catalogue of Xids says what each means.",
+            (
+                Column("instance", "node", link=of_row(Board.NODE, instance="node")),
+                Column("xid"),
+                Column("A", "Xids", "short", 0),
+                Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
+            ),
+            cells(by_code),
+        )
+        .span(12)
+        .no_value(_SOUND),
+        lines(
+            "Uncorrected memory errors",
+            "Errors in each step that could not be corrected; the job that met one has died.",
+            "short",
+            over(named(growth("rightsizer_ecc_uncorrected_errors_total")), _DEVICE),
+        ).no_value("No ECC"),
+        lines(
+            "Corrected memory errors",
+            "Errors in each step that were corrected; many of them announce worse.",
+            "short",
+            over(named(growth("rightsizer_ecc_corrected_errors_total")), _DEVICE),
+        ).no_value("Ask for them with web.metrics.details"),
+        lines(
+            "Memory rows remapped",
+            "Rows remapped for uncorrectable errors, and GPUs that wait for a reset to remap more.",
+            "short",
+            over(named(select("rightsizer_remapped_rows_uncorrectable")), f"{_DEVICE} remapped"),
+            over(named(rows_pending), f"{_DEVICE} pending", letter="B"),
+        ).no_value("Not supported"),
+        lines(
+            "Memory pages retired",
+            "On boards before Ampere: pages retired for uncorrectable and for repeated errors.",
+            "short",
+            over(
+                named(select("rightsizer_retired_pages_uncorrectable")), f"{_DEVICE} uncorrectable"
+            ),
+            over(
+                named(select("rightsizer_retired_pages_correctable")),
+                f"{_DEVICE} correctable",
+                letter="B",
+            ),
+        ).no_value("Not supported"),
+    ]
+
+
+def _heat() -> list[Panel]:
+    memory = named(select("rightsizer_memory_temperature_celsius"))
+    return [
+        lines(
+            "Temperature",
+            "Of the GPU.",
+            "celsius",
+            over(named(select("rightsizer_temperature_celsius")), _DEVICE),
+            scale=HEAT,
+        ),
+        lines(
+            "Memory temperature",
+            "Of the memory.",
+            "celsius",
+            over(memory, _DEVICE),
+            scale=MEMORY_HEAT,
+        ).no_value("Not supported"),
+        conditions(),
+        throttle_reasons(),
+        reading("SM clock", "Clock of the multiprocessors.", "sm_clock_hertz", "hertz"),
+        reading(
+            "Fan speed", "Of the fastest fan; boards for servers have none.", "fan_speed_ratio"
+        ).no_value("No fans"),
+    ]

@@ -1,0 +1,253 @@
+"""One workload over all its GPUs: is it well served, and does it use what it holds."""
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from grafana.board import Section, board
+from grafana.colors import CAUSE_COLORS, STATE_COLORS, USED_COLOR
+from grafana.links import Board, of_row
+from grafana.panels import Panel, bars, fixed, lines, number, stack, timeline
+from grafana.queries import (
+    BY_DEVICE,
+    cells,
+    growth,
+    held,
+    main_state,
+    named,
+    now,
+    over,
+    per_second,
+    select,
+)
+from grafana.scales import ATTENTION, PLAIN, USED
+from grafana.sections.advice import advice_table
+from grafana.tables import Column, rows
+
+__all__ = ["workload"]
+
+_EMPTY = "Choose a workload that held a GPU in this time range"
+
+
+def workload() -> Dashboard:
+    """All panels in their places; a shared GPU counts by the part that the workload holds."""
+    return board(
+        Board.WORKLOAD,
+        "Workload",
+        "One workload over all its GPUs: what they did for it, what it wasted, what it held.",
+        (
+            Section("At a glance", _numbers()),
+            Section("What its GPUs did", (_strip(), _states(), _waste())),
+            Section("Energy", (_energy(), _energy_by_cause())),
+            Section("What it holds", _holdings()),
+            Section("Serving", _serving(), is_folded=True),
+            Section("Advice", (advice_table(),)),
+        ),
+    )
+
+
+def _numbers() -> list[Panel]:
+    held_gpus = f"sum({select('rightsizer_workload_share_ratio')})"
+    used = f"sum({held(per_second('rightsizer_used_seconds_total'))})"
+    wasted = f"sum({held(_any_cause('rightsizer_waste_seconds_total'))})"
+    drawn = f"sum({held(select('rightsizer_power_watts'))})"
+    return [
+        number(
+            "GPUs held",
+            "Whole GPUs or MIG instances, a shared one by its part.",
+            "short",
+            over(held_gpus),
+        ),
+        number(
+            "Used",
+            "Share of what it holds that it puts to use.",
+            "percentunit",
+            over(f"{used} / ({used} + {wasted} > 0)"),
+            USED,
+        ).decimals(0),
+        number(
+            "Wasted", "GPUs' worth that it holds and leaves unused.", "short", over(wasted)
+        ).decimals(2),
+        number("Power", "What its part of the GPUs draws.", "watt", over(drawn)),
+        number(
+            "Longest in queue",
+            "Requests that wait in the serving engine; absent where none is configured.",
+            "short",
+            over(f"max({held(select('rightsizer_requests_waiting'))})"),
+        ).no_value("No serving engine"),
+        number(
+            "Open advice",
+            "Pieces of advice for it.",
+            "short",
+            now(f"count(count by (id) ({select('rightsizer_advice_info')})) or vector(0)"),
+            ATTENTION,
+        ),
+    ]
+
+
+def _any_cause(name: str) -> str:
+    return f"sum by ({BY_DEVICE}) ({per_second(name)})"
+
+
+def _strip() -> Panel:
+    return timeline(
+        "States of its GPUs",
+        "What each of its GPUs did for most of each step.",
+        over(named(main_state(of_workload=True)), "{{instance}} GPU {{gpu}} {{mig_profile}}"),
+    ).no_value(_EMPTY)
+
+
+def _states() -> Panel:
+    states = held(per_second("rightsizer_state_seconds_total"))
+    return fixed(
+        stack(
+            "States",
+            "GPUs of the workload by what they did; together they are what it held.",
+            "short",
+            over(f"sum by (state) ({states})", "{{state}}"),
+        ),
+        STATE_COLORS,
+    ).no_value(_EMPTY)
+
+
+def _waste() -> Panel:
+    return fixed(
+        stack(
+            "Waste by cause",
+            "GPUs' worth that it held and did not use, by what kept it from that.",
+            "short",
+            over(
+                f"sum by (cause) ({held(per_second('rightsizer_waste_seconds_total'))})",
+                "{{cause}}",
+            ),
+        ),
+        CAUSE_COLORS,
+    ).no_value(_EMPTY)
+
+
+def _energy() -> Panel:
+    used = held(per_second("rightsizer_used_joules_total"))
+    wasted = held(per_second("rightsizer_waste_joules_total"))
+    return fixed(
+        stack(
+            "Power by use",
+            "Draw of its part of the GPUs: what did work, and what was drawn by causes of waste.",
+            "watt",
+            over(f"sum({used})", "used"),
+            over(f"sum by (cause) ({wasted})", "{{cause}}", letter="B"),
+        ),
+        {"used": USED_COLOR, **CAUSE_COLORS},
+    ).no_value(_EMPTY)
+
+
+def _energy_by_cause() -> Panel:
+    step = "$__range:$__rate_interval"
+    wasted = held(growth("rightsizer_waste_joules_total"))
+    return (
+        bars(
+            "Energy wasted",
+            "Joules over the time range by cause, each step by what the workload held then.",
+            "joule",
+            now(f"sum by (cause) (sum_over_time(({wasted})[{step}]))", "{{cause}}"),
+            PLAIN,
+        )
+        .span(12)
+        .no_value(_EMPTY)
+    )
+
+
+def _holdings() -> list[Panel]:
+    parts = select("rightsizer_workload_share_ratio")
+    labels = ("gpu", "model", "mig_profile", "numa_node")
+    needs = select("rightsizer_need_ratio", 'window="current"')
+    need = f"max by ({BY_DEVICE}) ({needs})"
+    return [
+        rows(
+            "Its GPUs now",
+            "The part of each that it holds, and the largest need of the window that advice "
+            "rests on.",
+            (
+                Column("workload", link=of_row(Board.WORKLOAD, workload="workload")),
+                Column("instance", "node", link=of_row(Board.NODE, instance="node")),
+                Column("gpu"),
+                Column("model"),
+                Column("mig_profile", "MIG profile"),
+                Column("numa_node", "NUMA node"),
+                Column("A", "part", "percentunit", 0),
+                Column("B", "largest need", "percentunit", 0),
+                Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
+            ),
+            cells(named(parts, *labels)),
+            cells(
+                f"{named(parts, *labels)} * 0 + on ({BY_DEVICE}) group_left () {need}", letter="B"
+            ),
+        ).no_value(_EMPTY),
+        stack(
+            "Parts held over time",
+            "The part of each GPU that it held.",
+            "short",
+            over(named(parts), "{{instance}} GPU {{gpu}} {{mig_profile}}"),
+        ).no_value(_EMPTY),
+        lines(
+            "Memory held",
+            "Framebuffer in use on its GPUs, of their total.",
+            "percentunit",
+            over(
+                named(f"({held(select('rightsizer_memory_used_ratio'))} > 0)"),
+                "{{instance}} GPU {{gpu}} {{mig_profile}}",
+            ),
+        )
+        .max(1)
+        .no_value(_EMPTY),
+    ]
+
+
+def _serving() -> list[Panel]:
+    panels = [
+        (
+            "Requests",
+            "Requests worked on and waiting.",
+            "short",
+            ("requests_running", "requests_waiting"),
+        ),
+        (
+            "Key-value cache",
+            "In use of what the engine has.",
+            "percentunit",
+            ("kv_cache_used_ratio",),
+        ),
+        (
+            "Latency",
+            "Mean times of late requests: to the first token, between tokens, to the whole answer.",
+            "s",
+            (
+                "time_to_first_token_seconds",
+                "time_per_output_token_seconds",
+                "request_latency_seconds",
+            ),
+        ),
+    ]
+    made = [
+        lines(
+            title,
+            description,
+            unit,
+            *(
+                over(
+                    f"max by (instance, uuid) ({held(select(f'rightsizer_{name}'))})",
+                    f"{{{{uuid}}}} {name.replace('_', ' ')}",
+                    letter=letter,
+                )
+                for letter, name in zip("ABC", names, strict=False)
+            ),
+        )
+        for title, description, unit, names in panels
+    ]
+    preempted = held(per_second("rightsizer_preemptions_total"))
+    made.append(
+        lines(
+            "Preemptions",
+            "Requests put back each second for want of key-value cache.",
+            "cps",
+            over(f"sum by (instance, uuid) ({preempted})", "{{uuid}}"),
+        )
+    )
+    return [panel.no_value("No serving engine is configured (sources.serving)") for panel in made]

@@ -1,0 +1,1 @@
+"""Groups of panels that several dashboards share."""

@@ -1,0 +1,34 @@
+"""What is drawn, and what it was drawn for."""
+
+from grafana.colors import CAUSE_COLORS, USED_COLOR
+from grafana.panels import Panel, fixed, lines, stack
+from grafana.queries import over, per_second, select
+
+__all__ = ["energy_by_cause", "power"]
+
+
+def power() -> Panel:
+    """Draw under its limit."""
+    return lines(
+        "Power and its limit",
+        "Draw of the board, under the limit that is enforced.",
+        "watt",
+        over(select("rightsizer_power_watts"), "{{uuid}} draw"),
+        over(select("rightsizer_power_limit_watts"), "{{uuid}} limit", letter="B"),
+    )
+
+
+def energy_by_cause() -> Panel:
+    """Draw by use."""
+    used = per_second("rightsizer_used_joules_total")
+    wasted = per_second("rightsizer_waste_joules_total")
+    return fixed(
+        stack(
+            "Power by use",
+            "Watts that did work, and watts drawn while they could not, by cause.",
+            "watt",
+            over(f"sum({used})", "used"),
+            over(f"sum by (cause) ({wasted})", "{{cause}}", letter="B"),
+        ),
+        {"used": USED_COLOR, **CAUSE_COLORS},
+    )

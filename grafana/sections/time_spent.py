@@ -1,0 +1,51 @@
+"""Where the time went, state by state."""
+
+from typing import Final
+
+from grafana.colors import STATE_COLORS
+from grafana.links import Board, of_series
+from grafana.panels import Panel, fixed, stack, timeline
+from grafana.queries import cells, growth, main_state, named, over, whole_gpus
+from grafana.scales import SHARES
+from grafana.tables import matrix
+
+__all__ = ["states_by_device", "states_over_time", "strip"]
+
+_STATES: Final = "rightsizer_state_seconds_total"
+
+
+def strip() -> Panel:
+    """One strip for each device."""
+    return timeline(
+        "State of each device",
+        "What each device did for most of each step; click a strip for the device itself.",
+        over(named(main_state()), "{{instance}} GPU {{gpu}} {{mig_profile}}"),
+    ).data_links([of_series(Board.GPU, "instance", "uuid")])
+
+
+def states_over_time() -> Panel:
+    """All devices together."""
+    grown = f"sum by (state) ({whole_gpus(growth(_STATES))})"
+    panel = stack(
+        "States over time",
+        "Share of each step spent in each state, all chosen devices together; the parts are all "
+        "of the time.",
+        "percentunit",
+        over(f"{grown} / on () group_left () (sum({grown}) > 0)", "{{state}}"),
+    )
+    return fixed(panel, STATE_COLORS).max(1)
+
+
+def states_by_device() -> Panel:
+    """All devices at a glance."""
+    grown = growth(_STATES, span="$__range")
+    return matrix(
+        "States by device",
+        "Share of the time range that each device spent in each state.",
+        cells(
+            f"sum by (uuid, state) ({grown}) / on (uuid) group_left () "
+            f"(sum by (uuid) ({grown}) > 0)"
+        ),
+        "state",
+        SHARES,
+    ).span(24)

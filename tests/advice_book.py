@@ -1,0 +1,29 @@
+"""Advice without a ledger behind it, which notes what is done with it."""
+
+from dataclasses import replace
+from typing import Final
+
+from advice_events import NOW, event
+from rightsizer.domain.advice import Advice, AdviceEventKind, AdviceState
+
+__all__ = ["CLOSED", "OPEN", "Book"]
+
+OPEN: Final = event(AdviceEventKind.OPENED).advice
+CLOSED: Final = event(
+    AdviceEventKind.CLOSED, id="d4e5f6", state=AdviceState.DISMISSED, time=NOW
+).advice
+
+
+class Book:
+    """Advice that remembers what was done with it."""
+
+    def __init__(self) -> None:
+        self.advice: tuple[Advice, ...] = (OPEN, replace(CLOSED, actor="ana"))
+        self.acts: list[tuple[object, ...]] = []
+
+    def act(
+        self, advice_id: str, state: AdviceState, actor: str, why: str, for_seconds: float | None
+    ) -> Advice:
+        """Note it."""
+        self.acts.append((advice_id, state, actor, why, for_seconds))
+        return replace(OPEN, state=state, actor=actor, why=why)

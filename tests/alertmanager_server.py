@@ -1,0 +1,78 @@
+"""A real Alertmanager for tests, of Debian's package."""
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import urlopen
+
+from debian_program import program, run_program, running_program
+
+__all__ = ["Alertmanager", "alertmanager_server", "amtool"]
+
+_PACKAGE: Final = "prometheus-alertmanager"
+_SHARED: Final = b"/usr/share/prometheus/alertmanager"
+_LISTENS: Final = re.compile(r'msg="Listening on" address=(127\.0\.0\.1:\d+)')
+
+
+def amtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run amtool to its end; nothing is raised for what it finds."""
+    return run_program(program(_PACKAGE, "amtool"), *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Alertmanager:
+    """A running server."""
+
+    url: str
+
+    @property
+    def address(self) -> str:
+        """Where Prometheus tells it of alerts."""
+        return self.url.removeprefix("http://")
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """All alerts that it has, those that are held back too."""
+        with urlopen(f"{self.url}/api/v2/alerts", timeout=10) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+            return found
+
+
+@contextmanager
+def alertmanager_server(config: str) -> Iterator[Alertmanager]:
+    """An Alertmanager on loopback with its data in a temporary folder, gone after the block."""
+    installed = program(_PACKAGE, "prometheus-alertmanager")
+    with tempfile.TemporaryDirectory(prefix="alertmanager-") as name:
+        folder = Path(name)
+        alertmanager = _relocated(installed, folder)
+        (folder / "alertmanager.yml").write_text(config)
+        command = [
+            alertmanager,
+            f"--config.file={folder / 'alertmanager.yml'}",
+            f"--storage.path={folder / 'data'}",
+            "--web.listen-address=127.0.0.1:0",
+            "--cluster.listen-address=",
+        ]
+        with running_program(command, folder, _LISTENS, "/-/ready") as url:
+            yield Alertmanager(url)
+
+
+def _relocated(installed: Path, folder: Path) -> Path:
+    """A copy that finds its templates in its working folder.
+
+    Debian's build has their path built in, and does not start where the package is only unpacked.
+    """
+    templates = installed.parents[1] / "share" / "prometheus" / "alertmanager"
+    for template in templates.glob("*.tmpl"):
+        shutil.copy(template, folder)
+    copy = folder / installed.name
+    here = b"." + b"/" * (len(_SHARED) - 1)
+    copy.write_bytes(installed.read_bytes().replace(_SHARED, here))
+    copy.chmod(0o755)
+    return copy

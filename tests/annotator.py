@@ -1,0 +1,26 @@
+"""A program that delivers what waits for a Grafana, until nothing does or somebody kills it.
+
+Its arguments: a history, Grafana's address, a file with its token.
+"""
+
+import sys
+from pathlib import Path
+
+from rightsizer.edge.http import HttpSettings
+from rightsizer.publish.grafana.annotations import grafana_annotations
+from rightsizer.publish.grafana.settings import GrafanaSettings
+from rightsizer.runtime.storage import Storage
+
+
+def main(history: Path, url: str, token_file: str) -> int:
+    """Deliver once; the exit status says whether all is told."""
+    storage = Storage(str(history))
+    http = HttpSettings(timeout_seconds=5.0, tries=1)
+    settings = GrafanaSettings(url=url, token_file=token_file, http=http)
+    report = grafana_annotations(settings, storage.outbox).deliver()
+    storage.close()
+    return 0 if report.pending == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))

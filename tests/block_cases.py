@@ -1,0 +1,117 @@
+"""Cases whose windows have blocks of five minutes, and a past that remembers them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from cases import NOW, case, window
+from rightsizer.accounting.block_ring import RememberedBlocks
+from rightsizer.accounting.past import PastSettings, RememberedPast
+from rightsizer.accounting.recollection import Recollection
+from rightsizer.accounting.ring import ClosedWindows
+from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import Case
+from rightsizer.domain.node import Node
+from rightsizer.domain.state import State
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.window import Window
+from rightsizer.domain.workload import Workload
+
+BLOCKS_A_DAY: Final = 288
+Course = Callable[[int], Mapping[Measure, float] | None]
+"""What a device did in the five minutes of some number since midnight; `None` where unknown."""
+
+
+def start_of(number: int, count: int) -> Nanoseconds:
+    """When the block of a number begins, of so many that end now, at midnight."""
+    return NOW - (count - number) * BLOCK_SPAN
+
+
+def blocks_of(course: Course, days: float, peak_ratio: float = 1.0) -> Blocks:
+    """The blocks of some days; peaks are so many times the means."""
+    count = round(days * BLOCKS_A_DAY)
+    parts = []
+    for number in range(count):
+        values = course(number)
+        if values is not None:
+            peaks = {measure: each * peak_ratio for measure, each in values.items()}
+            parts.append(Blocks.of_one(start_of(number, count), 300.0, values, peaks))
+    return Blocks.joined(parts)
+
+
+def summed(parts: Sequence[Blocks]) -> Blocks:
+    """What devices did together, where all of them are known."""
+    found = []
+    by_device = [
+        {measure: {each.start: each for each in part.each(measure)} for measure in Measure}
+        for part in parts
+    ]
+    starts = sorted({start for device in by_device for start in device[Measure.BUSY]})
+    for start in starts:
+        means, peaks = {}, {}
+        for measure in Measure:
+            here = [device[measure][start] for device in by_device if start in device[measure]]
+            if len(here) == len(parts):
+                means[measure] = sum(each.mean for each in here)
+                peaks[measure] = sum(each.peak for each in here)
+        if means:
+            found.append(Blocks.of_one(start, 300.0, means, peaks))
+    return Blocks.joined(found)
+
+
+def case_of(  # noqa: PLR0913 - one for each thing that a test may vary.
+    courses: Sequence[Course],
+    days: float,
+    workload: Workload | None = None,
+    *,
+    devices: Sequence[Device] | None = None,
+    windows: Sequence[Window] | None = None,
+    node: Node | None = None,
+    peak_ratio: float = 1.0,
+) -> Case:
+    """A workload whose devices each follow a course for some days that end now, at midnight."""
+    blocks = [blocks_of(course, days, peak_ratio) for course in courses]
+    usual = [window({State.PRODUCTIVE: 24.0 * days})] * len(courses)
+    given = [
+        replace(each, blocks=part) for each, part in zip(windows or usual, blocks, strict=True)
+    ]
+    found = case(given, workload, devices)
+    return replace(found, past=past_of(found.key, summed(blocks)), node=node)
+
+
+def past_of(key: str, blocks: Blocks) -> RememberedPast:
+    """A past that remembers blocks and no windows."""
+    empty = ClosedWindows((), ())
+    recollection = Recollection(
+        uuid=f"workload:{key}",
+        fine=empty,
+        hours=empty,
+        days=empty,
+        open_fine=None,
+        open_hour=None,
+        open_day=None,
+        fine_since=0,
+        remembered=RememberedBlocks((), blocks),
+    )
+    return RememberedPast(recollection, 0, NOW, PastSettings())
+
+
+def busy(mean: float, **others: float) -> dict[Measure, float]:
+    """A mean busy share, with other measures by their names."""
+    return {Measure.BUSY: mean} | {Measure(name): value for name, value in others.items()}
+
+
+def at_hours(first: int, last: int, there: float, else_: float = 0.0, **others: float) -> Course:
+    """Busy from one hour of the day to another (UTC), and otherwise less so."""
+
+    def course(number: int) -> dict[Measure, float]:
+        hour = number % BLOCKS_A_DAY // 12
+        return busy(there if first <= hour < last else else_, **others)
+
+    return course
+
+
+def steady(mean: float, **others: float) -> Course:
+    """The same all the time."""
+    return lambda _: busy(mean, **others)

@@ -1,0 +1,167 @@
+"""`rightsizer explain` and `advise`: the reasoning, for a person and for a program."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pytest
+
+from cases import NOW, after, finding
+from kept_advice import keep_advice
+from rightsizer.cli.advise_text import advise_text
+from rightsizer.cli.explain_text import explanation_text
+from rightsizer.cli.main import main
+from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.domain.finding import (
+    Action,
+    Finding,
+    FindingKind,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+    Severity,
+)
+from rightsizer.domain.settings import setting
+from rightsizer.publish.explanation.explanation import explain_advice, product
+
+UUID = "GPU-00000000-1111-2222-3333-444455556666"
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What a rule went by."""
+
+    on_ratio: float = setting(0.9, help="Share that must be idle.", unit="ratio", source="a book")
+    patience_seconds: float = setting(7200.0, help="How long that is borne.", unit="seconds")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """One rule's settings."""
+
+    idle: Thresholds = field(default_factory=Thresholds)
+
+
+def whole() -> Finding:
+    """A finding with something in each of its parts."""
+    return finding(
+        devices=(UUID,),
+        summary="GPU 0: held by llama but idle 97% of the last 2 h.",
+        severity=Severity.HIGH,
+        confidence_factors={"tier": 1.0, "coverage": 0.95, "certainty": 0.94},
+        confidence=0.893,
+        options=(
+            Option(
+                "give back: GPU 0",
+                Risk.LOW,
+                action=Action.RELEASE,
+                time_ratio=1.2,
+                time_ratio_low=1.1,
+                time_ratio_high=1.4,
+                fits=True,
+                dollars_per_hour_low=1.0,
+                dollars_per_hour_high=2.0,
+                savings=Savings(gpus_low=0.9, gpus_high=1.0),
+                risks={"compute": Risk.LOW, "memory": Risk.VERY_LOW},
+            ),
+        ),
+        savings=Savings(
+            gpus_low=0.9,
+            gpus_high=1.0,
+            dollars_per_hour_low=1.9,
+            dollars_per_hour_high=3.1,
+            price_source="a catalogue",
+            price_date="2026-08",
+        ),
+        instructions=(Instruction("Delete the pod", "kubectl -n a delete pod llama", "sh"),),
+        evidence={
+            "window_seconds": 7200.0,
+            "known_seconds": 6840.0,
+            "coverage_ratio": 0.95,
+            "tier": ["profiling"],
+            "idle_ratio": {UUID: 0.97},
+            "threshold_ratio": 0.9,
+        },
+    )
+
+
+def test_an_explanation_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> None:
+    """Every section, in lines of a hundred columns but for what is to be typed."""
+    advice = Advice(
+        whole(), AdviceState.CLAIMED, NOW, after(30), actor="ana", why="moving it on Monday"
+    )
+    text = explanation_text(explain_advice(advice, Rules()))
+    golden("explain.txt", text + "\n")
+
+    long = [line for line in text.splitlines() if len(line) > 100]
+    assert all("increase(" in line for line in long)
+
+
+def test_a_list_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> None:
+    """Open advice by what was found, the severest first; what was closed; who would not say."""
+    idle = whole()
+    stall = finding(
+        id="stall",
+        finding=FindingKind.INEFFICIENT,
+        reasons=(Reason.HIDDEN_STALL,),
+        action=Action.INVESTIGATE_STRAGGLER,
+        summary="GPU 1 is busy without working. " * 5,
+        savings=Savings(reason="what the stall costs depends on its cause"),
+    )
+    silent = [
+        finding(id=f"quiet{number}", abstained="only 30 s of telemetry", rule="idle")
+        for number in range(5)
+    ]
+    advice = [
+        Advice(stall, AdviceState.ACTIVE, NOW, NOW),
+        Advice(idle, AdviceState.CLAIMED, NOW, NOW, actor="ana"),
+        Advice(finding(id="minor"), AdviceState.ACTIVE, NOW - 1, NOW),
+        Advice(finding(id="over"), AdviceState.EXPIRED, NOW, NOW, closed=NOW),
+    ]
+    text = advise_text([idle, stall, *silent], advice)
+    golden("advise.txt", text + "\n")
+
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.index("high, claimed by ana") < text.index("minor")
+
+
+def test_nothing_to_say_is_said() -> None:
+    """One line."""
+    assert advise_text([], []) == "0 pieces of advice are open."
+
+
+def test_factors_are_told_as_a_product() -> None:
+    """With a sign that is true: what is rounded or cut is about so much."""
+    assert product({"tier": 0.85, "coverage": 1.0}, 0.85) == "tier 0.85 x coverage 1 = 0.85"
+    assert product({"tier": 1.0}, 0.999) == "tier 1 ~ 0.999"
+    assert product({}, 0.5) == "0.5"
+
+
+def test_advice_of_a_history_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To a person and to a program; an id that is not there is told with those like it."""
+    history = tmp_path / "h.db"
+    facts = {
+        name: getattr(whole(), name) for name in asdict(whole()) if name not in ("id", "workload")
+    }
+    id_ = keep_advice(history, **facts)
+    flags = ("--history.path", str(history))
+    assert main(["explain", id_, *flags]) == 0
+    text = capsys.readouterr().out
+    assert main(["explain", id_, "--json", *flags]) == 0
+    form = json.loads(capsys.readouterr().out)
+
+    assert "idle 97% of the last 2 h" in text
+    assert "recommender.rules.idle.on_ratio: 0.9" in text
+    assert form["confidence"]["product"] == "tier 1 x coverage 0.95 x certainty 0.94 = 0.893"
+    assert [query["name"] for query in form["queries"]] == [
+        "known_seconds",
+        "coverage_ratio",
+        "idle_ratio",
+    ]
+    assert main(["explain", id_, "--history.path", str(tmp_path / "none.db")]) == 1
+    assert "there is no history" in capsys.readouterr().err

@@ -1,0 +1,142 @@
+"""`rightsizer job-report`: what one job did with its GPUs, from a history that accounts wrote."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cases import finding
+from readings import EMPTY, EPOCH, HELD, SECOND, TRAINING, gpu, snapshot
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.cli.job_report_text import job_report_text
+from rightsizer.cli.main import main
+from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.domain.state import Cause
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.job_report import JobDevice, JobReport, job_report
+from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.storage import Storage
+from rightsizer.telemetry.owners.slurm import workload_of_job
+
+Captured = pytest.CaptureFixture[str]
+Golden = Callable[[str | Path, str], None]
+
+HOUR: Final = 3600.0
+GPUS: Final = tuple(
+    JobDevice(f"GPU-{number}", "NVIDIA H100 80GB HBM3", 80 * 2.0**30) for number in range(2)
+)
+REPORT: Final = JobReport(
+    job="slurm:4242",
+    devices=GPUS,
+    start=EPOCH,
+    end=EPOCH + 11_520 * SECOND,
+    held_seconds=6.4 * HOUR,
+    known_seconds=6.4 * HOUR,
+    used_seconds=2.4 * HOUR,
+    unused_seconds={Cause.STORAGE: 2.0 * HOUR, Cause.IDLE: 1.96 * HOUR, Cause.PCIE: 0.04 * HOUR},
+    used_joules=4.32e6,
+    unused_joules=2.88e6,
+    memory_peak_ratio=0.31,
+    advice=(),
+)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """Half an hour of two GPUs, of which job 7 holds one and trains on it for 20 minutes."""
+    path = tmp_path / "history.db"
+    accountant, devices, job = Accountant(AccountingSettings(), ()), [gpu(0), gpu(1)], "7"
+    for minute in range(31):
+        is_held = 5 < minute <= 25
+        first = TRAINING if minute <= 15 else HELD
+        seen = snapshot(
+            minute * 60.0,
+            devices,
+            {devices[0]: first if is_held else EMPTY, devices[1]: EMPTY},
+            interval_seconds=60.0,
+            holders={devices[0]: workload_of_job(job)} if is_held else {},
+        )
+        accountant.post(seen, (), lambda: None)  # type: ignore[arg-type, return-value]
+    storage = Storage(str(path))
+    storage.save_windows(*accountant.take_windows())
+    storage.close()
+    return path
+
+
+def test_it_is_about_the_job_alone(history: Path) -> None:
+    """Its time and its GPU, and not those of the node."""
+    report = job_report(history, Settings(), "7")
+
+    assert report.job == "slurm:7"
+    assert [each.uuid for each in report.devices] == [gpu(0).uuid]
+    assert report.held_seconds == report.known_seconds == 1200.0
+    assert report.unused_seconds[Cause.IDLE] == 600.0
+    assert report.used_seconds + sum(report.unused_seconds.values()) == pytest.approx(1200.0)
+    assert report.memory_peak_ratio is not None
+
+
+def test_the_key_of_any_workload_is_taken(history: Path) -> None:
+    """For those that Slurm did not start."""
+    assert job_report(history, Settings(), "slurm:7") == job_report(history, Settings(), "7")
+
+
+def test_the_command_prints_text_and_json(history: Path, capsys: Captured) -> None:
+    """Without an agent it reads what there is."""
+    flags = ["--history.path", str(history)]
+    assert main(["job-report", "7", *flags]) == 0
+    text = capsys.readouterr().out
+    assert main(["job-report", "7", *flags, "--json"]) == 0
+    form = json.loads(capsys.readouterr().out)
+
+    assert text.startswith("GPU use of job 7 on ")
+    assert "50% while nothing ran" in text
+    assert form["job"] == "slurm:7"
+    assert form["unused_seconds"]["idle"] == 600.0
+    assert form["end"] - form["start"] == pytest.approx(1200.0, abs=60.0)
+
+
+def test_an_unknown_job_is_told(history: Path, capsys: Captured) -> None:
+    """With what may be the matter."""
+    assert main(["job-report", "8", "--history.path", str(history)]) == 1
+    assert "knows no job '8'; it held no GPU" in capsys.readouterr().err
+
+
+def test_the_text(golden: Golden) -> None:
+    """A dozen lines at the end of somebody's output."""
+    golden("job_report.txt", job_report_text(REPORT, "node7") + "\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "copy the input to a local disk"),
+        ({"unused_seconds": {Cause.LAUNCH: HOUR}}, "larger batches, or CUDA graphs"),
+        ({"unused_seconds": {Cause.LAUNCH: 0.1 * HOUR}}, "Nothing to do"),
+        ({"unused_seconds": {Cause.HEADROOM: 3 * HOUR}}, "a MIG instance would do"),
+        (
+            {"unused_seconds": {Cause.HEADROOM: 3 * HOUR}, "memory_peak_ratio": 0.9},
+            "Nothing to do",
+        ),
+        ({"known_seconds": 30.0}, "Too little of it was seen"),
+    ],
+)
+def test_the_largest_loss_is_the_lesson(changes: dict[str, object], said: str) -> None:
+    """And sums of trifles are none."""
+    text = job_report_text(replace(REPORT, **changes), "node7")  # type: ignore[arg-type]
+    assert said in text.splitlines()[-1]
+
+
+def test_what_the_recommender_said_goes_before_the_lesson() -> None:
+    """It has looked closer."""
+    advice = Advice(
+        finding(summary="Two of its GPUs are enough."),
+        AdviceState.ACTIVE,
+        opened=EPOCH,
+        updated=EPOCH,
+    )
+    text = job_report_text(replace(REPORT, advice=(advice,)), "node7")
+
+    assert text.splitlines()[-1] == "  Advice: Two of its GPUs are enough."

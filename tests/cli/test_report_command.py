@@ -1,0 +1,219 @@
+"""`rightsizer report`: a document from a real history, whichever span is asked for."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from agent_process import RIGHTSIZER
+from cases import judgement
+from plan_answers import SHAPE
+from readings import EPOCH, HOUR, gpu, workload
+from recordings import BOARD, SIGNALS_OF, write_story
+from rightsizer.accounting.known import KnownDevice
+from rightsizer.advice.ledger import Ledger
+from rightsizer.cli.main import main
+from rightsizer.domain.state import Cause, State
+from rightsizer.domain.window import Window, workload_subject
+from rightsizer.runtime.storage import Storage
+
+Captured = pytest.CaptureFixture[str]
+HOURS: Final = 50
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """Fifty hours of GPU 0, held by a job, the second day of which nobody recorded."""
+    path = tmp_path / "history.db"
+    job = workload("llama")
+    hours = [hour for hour in range(HOURS) if not 24 <= hour < 48]
+    windows = [_window(subject, hour) for hour in hours for subject in ("GPU-0", job.key)]
+    storage = Storage(str(path), is_durable=False)
+    storage.save_windows(windows, (), [KnownDevice(gpu(0), job, EPOCH)])
+    ledger = Ledger()
+    ledger.update([judgement()], EPOCH + HOUR)
+    storage.save_ledger(ledger)
+    storage.close()
+    return path
+
+
+def _window(subject: str, hour: int) -> Window:
+    start = EPOCH + hour * HOUR
+    state = State.IDLE_HELD if hour % 2 else State.PRODUCTIVE
+    return Window(
+        subject if subject == "GPU-0" else workload_subject(subject),
+        start,
+        start + HOUR,
+        {state: HOUR},
+        waste_seconds={Cause.IDLE: 3600.0 * (hour % 2)},
+        used_seconds=3600.0 * (1 - hour % 2),
+    )
+
+
+def reported(capsys: Captured, history: Path, *flags: str) -> dict[str, Any]:
+    """What the command prints as JSON."""
+    status = main(["report", "--history.path", str(history), "--format", "json", *flags])
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def refused(capsys: Captured, *flags: str) -> tuple[int, str]:
+    """The exit status and the error of a command that prints nothing else."""
+    status = main(["report", *flags])
+    out, err = capsys.readouterr()
+    assert out == ""
+    return status, err
+
+
+def test_all_that_there_is_by_default(history: Path, capsys: Captured) -> None:
+    """Up to seven days, from where the history begins; what nobody recorded is a gap."""
+    form = reported(capsys, history)
+
+    assert form["span"]["end"] - form["span"]["start"] == HOURS * 3600
+    assert form["summary"]["known_hours"] == 26
+    assert form["summary"]["groups"]["no_data"] == 24
+    assert form["health"]["unrecorded_hours"] == 24
+    (gap,) = form["health"]["gaps"]
+    assert gap["end"] - gap["start"] == 86400
+    assert [row["workload"] for row in form["workloads"]] == ["slurm/llama"]
+    assert form["workloads"][0]["devices"] == ["GPU 0"]
+    assert form["devices"][0]["workloads"] == ["slurm/llama"]
+    assert [row["id"] for row in form["advice"]] == ["aaaaaaaaaaaa"]
+    assert form["prices"][0]["dollars_per_hour_low"] > 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "first", "hours"),
+    [
+        (("--last", "2h"), 48, 2),
+        (("--last", "7d"), HOURS - 168, 168),
+        (("--from", "2026-01-01T06:30", "--to", "2026-01-01T08:10"), 6, 3),
+        (("--from", "2026-01-01", "--to", "2026-01-02", "--timezone", "Etc/GMT-3"), -3, 24),
+        (("--from", str(EPOCH // 10**9), "--to", "2026-01-01T01:00:00Z"), 0, 1),
+    ],
+)
+def test_a_span_is_of_whole_hours(
+    history: Path, capsys: Captured, flags: tuple[str, ...], first: int, hours: int
+) -> None:
+    """Widened where it is not, by the calendar of the time zone."""
+    span = reported(capsys, history, *flags)["span"]
+
+    assert span["start"] == EPOCH / 10**9 + first * 3600
+    assert span["end"] - span["start"] == hours * 3600
+
+
+def test_a_span_without_data_says_so(history: Path, capsys: Captured) -> None:
+    """It is no fault to ask for one."""
+    form = reported(capsys, history, "--from", "2026-03-01", "--to", "2026-03-08")
+
+    assert form["story"][0].startswith("Nothing is known of this span")
+    assert form["summary"]["known_hours"] == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--from", "2026-01-02", "--to", "2026-01-01"), "--to: is not after --from"),
+        (("--from", "1999-01-01"), "--from: lies more than 366 days before"),
+        (("--from", "2026-01-01", "--last", "7d"), "--last: --from already says"),
+        (("--from", "soon"), "--from: 'soon' is not a time; write it like"),
+        (("--timezone", "Mars/Olympus"), "--timezone: 'Mars/Olympus' is not known"),
+        (("--timezone", "../etc"), "--timezone: '../etc' is not known"),
+    ],
+)
+def test_a_span_that_cannot_be_is_refused(
+    history: Path, capsys: Captured, flags: tuple[str, ...], expected: str
+) -> None:
+    """By the flag, with what to write."""
+    status, err = refused(capsys, "--history.path", str(history), *flags)
+
+    assert status == 2
+    assert expected in err
+
+
+def test_a_history_that_is_none_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    """Missing, or empty: with what to do."""
+    status, err = refused(capsys, "--history.path", str(tmp_path / "none.db"))
+    assert (status, "none.db" in err) == (1, True)
+    empty = tmp_path / "empty.db"
+    storage = Storage(str(empty))
+    storage.save_windows([], (), [KnownDevice(gpu(0))])
+    storage.close()
+    status, err = refused(capsys, "--history.path", str(empty))
+    assert (status, "is empty; let the agent run" in err) == (1, True)
+
+
+def test_the_report_is_not_written_over_the_history(history: Path, capsys: Captured) -> None:
+    """Whoever names it twice meant something else."""
+    before = history.read_bytes()
+    flags = ("--history.path", str(history), "--output", str(history))
+
+    assert refused(capsys, *flags)[0] == 2
+    assert history.read_bytes() == before
+
+
+def test_the_same_history_gives_the_same_bytes(history: Path, tmp_path: Path) -> None:
+    """In another process, into a file that appears when it is whole."""
+    for name in ("one.html", "two.html"):
+        command = [*RIGHTSIZER, "report", "--history.path", str(history), "--output", name]
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    one, two = (tmp_path / name for name in ("one.html", "two.html"))
+
+    assert one.read_bytes() == two.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir() if "partial" in path.name) == []
+
+
+def test_a_writer_beside_is_no_hindrance(history: Path, capsys: Captured) -> None:
+    """The agent keeps its lock meanwhile, and what it adds is seen next time."""
+    storage = Storage(str(history))
+    before = reported(capsys, history)["summary"]["known_hours"]
+    storage.save_windows([_window("GPU-0", HOURS)], (), [KnownDevice(gpu(0))])
+    after = reported(capsys, history)["summary"]["known_hours"]
+    storage.close()
+
+    assert after == before + 1
+
+
+def test_a_replayed_history_is_judged_for_the_report(tmp_path: Path, capsys: Captured) -> None:
+    """It has no ledger; the rules are asked, and the states are those of the replay."""
+    chapters = [(state, 600) for state in SIGNALS_OF]
+    recording = write_story(tmp_path / "one.csv", *chapters, device="GPU-0")
+    path = tmp_path / "replayed.db"
+    assert main(["replay", str(recording), "--board", BOARD, "--into", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["devices"][0]
+    form = reported(capsys, path)
+
+    assert form["advice_is_judged_now"]
+    states = {state: hours * 3600 for state, hours in form["devices"][0]["states"].items()}
+    assert states == pytest.approx({state: time for state, time in told["states"].items() if time})
+
+
+def test_a_plan_is_a_page_too(tmp_path: Path, capsys: Captured) -> None:
+    """Through the same components: its candidates, their memory as bars, costs and checks."""
+    file, page = tmp_path / "plan.yaml", tmp_path / "plan.html"
+    model = {**SHAPE, "name": "<script>"}
+    file.write_text(json.dumps({"model": model, "gpus": ["L4", "H100-SXM5-80GB"]}))
+
+    assert main(["plan", str(file), "--html", str(page)]) == 0
+    assert "rightsizer record" in capsys.readouterr().out
+    text = page.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "What fits" in text
+    assert "Before it is trusted" in text
+    assert re.search(r'aria-label="Memory of each [^"]*weights [0-9.]+ GiB', text)
+
+
+def test_a_list_of_plans_is_one_page(tmp_path: Path) -> None:
+    """What cannot be answered is said in its place."""
+    file, page = tmp_path / "plan.yaml", tmp_path / "plan.html"
+    broken = {"model": {"parameters": -1}}
+    file.write_text(json.dumps([{"model": SHAPE, "gpus": ["L4"]}, broken]))
+
+    assert main(["plan", str(file), "--html", str(page)]) == 0
+    assert page.read_text(encoding="utf-8").count("<h1>") == 2
+    assert main(["plan", str(file), "--html", str(file)]) == 2

@@ -1,0 +1,137 @@
+"""Settings from environment variables: what they stand for, and what their faults say."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.config.environment import variable_of
+from rightsizer.config.loader import load
+from rightsizer.config.shape import Group, shape_of
+from rightsizer.domain.errors import ConfigurationError
+from sample_settings import Color, Job, Policy, Settings, Store
+
+
+def loaded(text: str = "", **environ: str) -> Settings:
+    """The settings of a file and of variables over it."""
+    return load(Settings, text, "sample.yaml", environ)
+
+
+def faults(text: str = "", **environ: str) -> list[str]:
+    """What an operator is told."""
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(text, **environ)
+    return str(caught.value).splitlines()
+
+
+def test_every_kind_of_value_is_read() -> None:
+    """Durations, sizes, words, switches, numbers, text without quotes, lists and mappings."""
+    assert loaded(
+        RIGHTSIZER_JOB__INTERVAL="1h",
+        RIGHTSIZER_JOB__JITTER="0",
+        RIGHTSIZER_JOB__WORKERS="7",
+        RIGHTSIZER_JOB__ENABLED="false",
+        RIGHTSIZER_STORE__LIMIT="1024",
+        RIGHTSIZER_STORE__PATH="yes",
+        RIGHTSIZER_STORE__COLOR="blue",
+        RIGHTSIZER_STORE__TOKEN_FILE="12",
+        RIGHTSIZER_STORE__KEEP="14d",
+        RIGHTSIZER_LISTEN="[':1', ':2']",
+        RIGHTSIZER_POLICIES='[{"class": "green"}]',
+        RIGHTSIZER_COLLECTORS="{gpm: false}",
+    ) == Settings(
+        job=Job(interval=3600.0, jitter_seconds=0.0, workers=7, enabled=False),
+        store=Store("yes", 1024, Color.BLUE, "12", 14 * 86400.0),
+        listen=(":1", ":2"),
+        policies=(Policy(Color.GREEN),),
+        collectors={"gpm": False},
+    )
+
+
+def test_a_variable_goes_before_the_file_and_leaves_its_neighbors() -> None:
+    """A list replaces a list; a group keeps what only the file says."""
+    text = "{job: {interval: 1m, share: 0.1}, listen: [':7', ':8'], store: }"
+    found = loaded(
+        text,
+        RIGHTSIZER_JOB__INTERVAL="2m",
+        RIGHTSIZER_LISTEN="[':9']",
+        RIGHTSIZER_STORE__PATH="/elsewhere",
+    )
+    assert found.job == Job(interval=120.0, share=0.1)
+    assert found.listen == (":9",)
+    assert found.store.path == "/elsewhere"
+
+
+@pytest.mark.parametrize("text", ["", "null"])
+def test_what_may_be_absent_can_be_taken_away(text: str) -> None:
+    """An empty variable, as of a compose file, stands for nothing."""
+    assert loaded("store: {token_file: /run/a}", RIGHTSIZER_STORE__TOKEN_FILE=text) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("JOB__INTERVAL", "10x", "'10x' is not a duration; write it like '10m'"),
+        ("JOB__INTERVAL", "", "must be a duration (got nothing); write it like '10m'"),
+        ("JOB__SHARE", "2", "must be at least 0 and at most 1 (got 2.0)"),
+        ("STORE__COLOR", "gren", "did you mean 'green'?"),
+        ("LISTEN", ":80", "must be a list of text (got ':80'); write it like [':80']"),
+        ("POLICIES", "[{class: red, mtach: 1}]", "[0].mtach: unknown key; did you mean 'match'?"),
+        ("POLICIES", "[{", "; write it as the file would have it"),
+        ("JOB", "{}", "is a group of settings; name one of them, like RIGHTSIZER_JOB__INTERVAL"),
+        ("JBO__INTERVAL", "1m", "is no setting; did you mean RIGHTSIZER_JOB__INTERVAL?"),
+        ("JOB_INTERVAL", "1m", "is no setting; did you mean RIGHTSIZER_JOB__INTERVAL?"),
+        ("job__interval", "1m", "is written in capitals; did you mean RIGHTSIZER_JOB__INTERVAL?"),
+        ("A__B", "1", "is no setting; see docs/configuration.md"),
+    ],
+)
+def test_a_fault_names_the_variable_and_the_remedy(variable: str, value: str, said: str) -> None:
+    """As one of the file names the place in it."""
+    (fault,) = faults(**{f"RIGHTSIZER_{variable}": value})
+
+    assert fault.startswith(f"RIGHTSIZER_{variable}:")
+    assert said in fault
+
+
+def test_faults_of_the_file_and_of_variables_come_together() -> None:
+    """The file's keep their places; a variable cannot hide a file that is of another shape."""
+    found = faults("job: {share: 3}", RIGHTSIZER_STORE__KEEP="soon")
+    assert [line.partition(" ")[0] for line in found] == [
+        "RIGHTSIZER_STORE__KEEP:",
+        "sample.yaml:1:7:",
+    ]
+    (fault,) = faults("job: 7", RIGHTSIZER_JOB__SHARE="0.5")
+    assert fault.startswith("sample.yaml:1:1: job: must be a mapping")
+
+
+def test_variables_of_others_are_passed_over() -> None:
+    """Kubernetes tells every container of every service, one called `rightsizer` too."""
+    others = {
+        "RIGHTSIZER_PORT": "tcp://10.0.0.1:19400",
+        "RIGHTSIZER_SERVICE_HOST": "10.0.0.1",
+        "RIGHTSIZER_PORT_19400_TCP_ADDR": "10.0.0.1",
+        "JOB__INTERVAL": "nonsense",
+        "PATH": "/bin",
+    }
+    assert loaded(**others) == Settings()
+
+
+def keys(group: Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Every key below a group that holds a value."""
+    found: list[tuple[str, ...]] = []
+    for entry in group.entries:
+        below = (*path, entry.key)
+        found += keys(entry.shape, below) if isinstance(entry.shape, Group) else [below]
+    return found
+
+
+@given(st.sampled_from(keys(shape_of(Settings))), st.text(max_size=30))
+def test_any_text_loads_or_names_its_variable(path: tuple[str, ...], text: str) -> None:
+    """Nothing in the environment ends in anything but settings or a fault of its own."""
+    variable = variable_of(path)
+    answer: Settings | str
+    try:
+        answer = loaded(**{variable: text})
+    except ConfigurationError as error:
+        answer = str(error)
+    # What two settings must hold together is told of the tree.
+    assert isinstance(answer, Settings) or answer.startswith((variable, "sample.yaml"))

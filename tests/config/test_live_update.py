@@ -1,0 +1,86 @@
+"""What of new settings a reload may put in force, and what has to wait."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.config.live import live_update
+from rightsizer.config.reference import reference
+from rightsizer.domain.errors import ConfigurationError
+from rightsizer.domain.settings import LIVE, setting
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A group."""
+
+    own: int = setting(1, help="As its group.")
+    fixed: int = setting(1, help="Never.", is_live=False)
+    free: int = setting(1, help="Always.", is_live=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tree with a live group and another."""
+
+    live: Inner = field(default_factory=Inner, metadata=LIVE)
+    still: Inner = field(default_factory=Inner)
+    names: tuple[Inner, ...] = setting((), help="A list.", is_live=True)
+
+    def __post_init__(self) -> None:
+        """Hold what two groups must hold together."""
+        if self.live.own + self.still.own > 10:
+            raise ValueError("live.own and still.own are more than 10 together")
+
+
+def test_each_key_goes_by_its_own_word_or_by_its_groups() -> None:
+    """What waits is named by its key in the file; what did not change is not."""
+    wanted = Tree(live=Inner(2, 2, 2), still=Inner(2, 2, 2), names=(Inner(),))
+    merged, waiting = live_update(Tree(), wanted)
+
+    assert merged == Tree(live=Inner(2, 1, 2), still=Inner(1, 1, 2), names=(Inner(),))
+    assert waiting == ("live.fixed", "still.own", "still.fixed")
+
+
+def test_nothing_new_changes_nothing() -> None:
+    """And nothing waits."""
+    assert live_update(Tree(), Tree()) == (Tree(), ())
+
+
+def test_what_does_not_go_with_what_stays_is_refused() -> None:
+    """Each is right by itself, and the agent would run with both."""
+    old, new = Tree(still=Inner(own=8)), Tree(live=Inner(own=8))
+    with pytest.raises(ConfigurationError, match=r"more than 10 together.*still.own.*restart"):
+        live_update(old, new)
+
+
+values = st.integers(0, 5)
+inner = st.builds(Inner, values, values, values)
+trees = st.builds(Tree, inner, inner, st.lists(inner, max_size=2).map(tuple))
+
+
+@given(trees, trees)
+def test_an_update_is_whole(old: Tree, new: Tree) -> None:
+    """Nothing that needs a restart moves, all else does, and a second reload has no more to do."""
+    merged, waiting = live_update(old, new)
+
+    assert (merged.live.own, merged.live.free, merged.names) == (
+        new.live.own,
+        new.live.free,
+        new.names,
+    )
+    assert (merged.still.own, merged.live.fixed) == (old.still.own, old.live.fixed)
+    assert live_update(merged, new) == (merged, waiting)
+    assert bool(waiting) == (replace(merged, still=new.still, live=new.live) != merged)
+
+
+def test_the_reference_says_what_takes_effect_when() -> None:
+    """The column that operators look at before they reload."""
+    rows = {line.split("`")[1]: line for line in reference(Tree).splitlines() if "`" in line[:3]}
+
+    assert "| reload |" in rows["live.own"]
+    assert "| restart |" in rows["live.fixed"]
+    assert "| reload |" in rows["names"]
+    assert "| reload |" in rows["names[].own"]

@@ -1,0 +1,87 @@
+"""The committed dashboards as tests read them: panels, queries, and what Grafana makes of them."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.edge.yaml import load_yaml
+
+__all__ = [
+    "BOARDS",
+    "GRAFANA",
+    "QUERIES",
+    "SELECTOR",
+    "VALUES",
+    "DashboardQuery",
+    "concrete",
+    "excluded",
+    "panels_of",
+]
+
+GRAFANA: Final = Path(__file__).resolve().parent.parent / "grafana"
+BOARDS: Final[dict[str, Any]] = {
+    path.stem: json.loads(path.read_text())
+    for path in sorted((GRAFANA / "dashboards").glob("*.json"))
+}
+EXCLUSIONS: Final = load_yaml((GRAFANA / ".lint").read_text(), ".lint").data["exclusions"]
+SELECTOR: Final = re.compile(r"(?<![\w:])((?:[a-z_]+:)?(?:rightsizer|process)_[\w:]+)(\{[^}]*\})?")
+VALUES: Final = {
+    "$__rate_interval": "4s",
+    "$__range": "1m",
+    "$window": "24h",
+    "$dollars_per_gpu_hour": "2.5",
+    "$cluster": ".*",
+    "$job": ".+",
+    "$instance": ".+",
+    "$uuid": ".+",
+    "$workload": ".*",
+}
+"""What Grafana puts in place of each variable when all is chosen, soon after a start."""
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardQuery:
+    """One query of one panel."""
+
+    board: str
+    panel: str
+    letter: str
+    expression: str
+
+    @property
+    def name(self) -> str:
+        """Which it is, for people."""
+        return f"{self.board.removeprefix('rightsizer-')}: {self.panel}: {self.letter}"
+
+
+def panels_of(board: Mapping[str, Any]) -> Iterator[Any]:
+    """All panels but the headings, those in folded rows too."""
+    for top in board["panels"]:
+        if top["type"] == "row":
+            yield from top["panels"]
+        else:
+            yield top
+
+
+def concrete(expression: str, values: Mapping[str, str] = VALUES) -> str:
+    """An expression as Grafana would send it."""
+    for name, value in values.items():
+        expression = expression.replace(name, value)
+    return expression
+
+
+def excluded(rule: str) -> set[tuple[str, str]]:
+    """Boards and titles of the panels that a rule does not hold for."""
+    entries = EXCLUSIONS.get(rule, {}).get("entries", [])
+    return {(entry["dashboard"], entry["panel"]) for entry in entries}
+
+
+QUERIES: Final = tuple(
+    DashboardQuery(uid, panel["title"], target["refId"], target["expr"])
+    for uid, board in BOARDS.items()
+    for panel in panels_of(board)
+    for target in panel.get("targets", [])
+)

@@ -1,0 +1,120 @@
+"""The autoscaling recipes are written as Kubernetes, KEDA and the adapter read them."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from json_schema import faults
+from prometheus_server import promtool
+from rightsizer.edge.yaml import load_yaml
+
+ROOT: Final = Path(__file__).parents[2]
+RECIPES: Final = ROOT / "config" / "kubernetes" / "autoscaling"
+SCHEMAS: Final = Path(__file__).parent / "schemas"
+SCHEMA_OF: Final = {
+    "horizontal-pod-autoscaler.yaml": "horizontal_pod_autoscaler",
+    "keda-cron.yaml": "scaled_object",
+    "keda-metrics-api.yaml": "scaled_object",
+    "keda-prometheus.yaml": "scaled_object",
+    "prometheus-adapter.yaml": "prometheus_adapter",
+}
+SCALED: Final = sorted(name for name in SCHEMA_OF if name.startswith("keda"))
+
+
+def recipe(name: str) -> Any:
+    """A recipe's contents."""
+    return load_yaml((RECIPES / name).read_text("utf-8"), name).data
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The schema that a recipe is held against."""
+    found: dict[str, Any] = json.loads((SCHEMAS / f"{SCHEMA_OF[name]}.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("name", SCHEMA_OF)
+def test_recipe_is_as_its_schema_says(name: str) -> None:
+    """Every key is known, and every value of its kind."""
+    assert faults(schema(name), recipe(name)) == []
+
+
+def test_every_recipe_is_held() -> None:
+    """No manifest is left out; the rules are promtool's to judge."""
+    assert {path.name for path in RECIPES.glob("*.yaml")} == {*SCHEMA_OF, "rules.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("maxReplicas", "8"),
+        ("maxReplicas", 0),
+        ("minReplicaCount", 0),
+        ("metrics", []),
+        ("metrics", [{"type": "External"}]),
+    ],
+)
+def test_the_schema_refuses(key: str, value: object) -> None:
+    """A number in quotes, none at all, KEDA's key in an autoscaler, half a metric."""
+    broken = copy.deepcopy(recipe("horizontal-pod-autoscaler.yaml"))
+    broken["spec"][key] = value
+
+    assert faults(schema("horizontal-pod-autoscaler.yaml"), broken)
+
+
+def test_the_schema_refuses_a_number_where_keda_wants_text() -> None:
+    """All of a trigger's metadata is text."""
+    broken = copy.deepcopy(recipe("keda-prometheus.yaml"))
+    broken["spec"]["triggers"][0]["metadata"]["threshold"] = 0.7
+
+    assert faults(schema("keda-prometheus.yaml"), broken)
+
+
+@pytest.mark.prometheus
+def test_promtool_accepts_the_rules() -> None:
+    """Every rule parses, and no lint complains."""
+    result = promtool("check", "rules", "--lint=all", "--lint-fatal", RECIPES / "rules.yaml")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_autoscaler_asks_for_metrics_that_the_adapter_has() -> None:
+    """Each external metric is named by a rule of the adapter, and each rule is used."""
+    metrics = recipe("horizontal-pod-autoscaler.yaml")["spec"]["metrics"]
+    rules = recipe("prometheus-adapter.yaml")["rules"]["external"]
+
+    assert [each["external"]["metric"]["name"] for each in metrics] == [
+        rule["name"]["as"] for rule in rules
+    ]
+
+
+def test_adapter_speaks_of_rules_that_are_recorded() -> None:
+    """Each series is one of ours."""
+    recorded = {
+        rule["record"] for group in recipe("rules.yaml")["groups"] for rule in group["rules"]
+    }
+    for rule in recipe("prometheus-adapter.yaml")["rules"]["external"]:
+        assert rule["seriesQuery"].split('"')[1] in recorded
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_missing_data_is_never_idle(name: str) -> None:
+    """What measures falls back to replicas when blind, and takes no answer for an error."""
+    spec = recipe(name)["spec"]
+    measuring = [each for each in spec["triggers"] if each["type"] != "cron"]
+    if measuring:
+        assert spec["fallback"]["replicas"] >= 1
+        assert spec["cooldownPeriod"] >= 1800
+    for trigger in measuring:
+        # KEDA falls back for means over replicas alone, in all of its versions.
+        assert trigger["metricType"] == "AverageValue"
+        if trigger["type"] == "prometheus":
+            assert trigger["metadata"]["ignoreNullValues"] == "false"
+
+
+def test_every_recipe_is_documented() -> None:
+    """The guide names each file."""
+    guide = (ROOT / "docs" / "autoscaling.md").read_text("utf-8")
+    for path in RECIPES.glob("*.yaml"):
+        assert f"`{path.name}`" in guide, path.name

@@ -1,0 +1,162 @@
+"""A real alert: the agent dies, Prometheus sees it, Alertmanager tells, and tells of its return."""
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from agent_process import RIGHTSIZER, agent_process, eventually
+from alertmanager_server import Alertmanager, alertmanager_server
+from prometheus_server import prometheus_server, scrape_config
+from rightsizer.edge.yaml import load_yaml
+
+pytestmark = pytest.mark.prometheus
+
+CONFIG: Final = Path(__file__).parents[2] / "config" / "prometheus"
+DURATION: Final = re.compile(r"(for|keep_firing_for|interval): \d+[mhd]\b")
+WAITING: Final = re.compile(r"(group_wait|group_interval): \d+[smhd]\b")
+NODE: Final = ("--simulated.scenario", "single-h100", "--history.path", "")
+
+
+class Desk:
+    """Keeps what a webhook of Alertmanager was told."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.url = ""
+
+    def alerts(self, receiver: str, status: str) -> list[Mapping[str, Any]]:
+        """The alerts of a status that a receiver was told of."""
+        return [
+            alert
+            for message in list(self.told)
+            for alert in message["alerts"]
+            if (message["receiver"], alert["status"]) == (receiver, status)
+        ]
+
+
+@contextmanager
+def open_desk() -> Iterator[Desk]:
+    """A desk that listens on loopback."""
+    desk = Desk()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            """Take a message."""
+            desk.told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            """Keep quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        desk.url = f"http://127.0.0.1:{server.server_address[1]}/"
+        yield desk
+        server.shutdown()
+        thread.join()
+
+
+def our_rules() -> dict[str, str]:
+    """Our rules as they are, but for how long they wait."""
+    return {
+        name: DURATION.sub(r"\1: 1s", (CONFIG / name).read_text("utf-8"))
+        for name in ("rules.yaml", "alerts.yaml")
+    }
+
+
+def our_routes(desk: Desk) -> str:
+    """Our Alertmanager's configuration as it is, but for how long it waits and whom it tells."""
+    text = WAITING.sub(r"\1: 1s", (CONFIG / "alertmanager.yaml").read_text("utf-8"))
+    return re.sub(r"http://\w+\.example\.org/\w+", desk.url, text)
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    """Pager and tickets at once."""
+    with open_desk() as desk:
+        yield desk
+
+
+@pytest.fixture
+def alertmanager(desk: Desk) -> Iterator[Alertmanager]:
+    """An Alertmanager that tells the desk."""
+    with alertmanager_server(our_routes(desk)) as server:
+        yield server
+
+
+def test_agent_that_dies_is_told_and_its_return_too(
+    tmp_path: Path, desk: Desk, alertmanager: Alertmanager
+) -> None:
+    """The pager rings with summary and runbook, and is told when the agent is back."""
+    with agent_process(tmp_path, *NODE, "--web.listen-address", "127.0.0.1:0") as agent:
+        address = agent.address
+        rules = our_rules()
+        config = scrape_config(address, rule_files=tuple(rules), alertmanager=alertmanager.address)
+        with prometheus_server(config, rules) as prometheus:
+            prometheus.wait_for("rightsizer_device_up == 1")
+            assert desk.alerts("pager", "firing") == []
+            agent.process.kill()
+            agent.process.wait()
+            (alert, *_) = eventually(lambda: desk.alerts("pager", "firing"), 45.0)
+            with agent_process(tmp_path, *NODE, "--web.listen-address", address):
+                (resolved, *_) = eventually(lambda: desk.alerts("pager", "resolved"), 45.0)
+
+    labels = {"alertname": "RightsizerAgentDown", "instance": address, "job": "rightsizer"}
+    assert alert["labels"] == {**labels, "severity": "critical"}
+    assert alert["annotations"]["summary"] == "A Rightsizer agent cannot be scraped."
+    assert address in alert["annotations"]["description"]
+    assert alert["annotations"]["runbook_url"].endswith("/runbooks/RightsizerAgentDown.md")
+    assert resolved["fingerprint"] == alert["fingerprint"]
+    assert resolved["endsAt"] > resolved["startsAt"]
+
+
+def test_idle_gpu_of_a_simulated_day_fires(
+    tmp_path: Path, desk: Desk, alertmanager: Alertmanager
+) -> None:
+    """The forgotten notebook's GPU is idle, no other is, and nobody is woken for it."""
+    command = (*RIGHTSIZER, "demo", "--speed", "3600", "--days-before", "0")
+    flags = ("--web.listen-address", "127.0.0.1:0")
+    with agent_process(tmp_path, *flags, command=command) as demo:
+        rules = our_rules()
+        config = scrape_config(
+            demo.address, rule_files=tuple(rules), alertmanager=alertmanager.address
+        )
+        with prometheus_server(config, rules) as prometheus:
+            idle = 'ALERTS{alertname="RightsizerGpuIdle", alertstate="firing"}'
+            found = prometheus.wait_for(idle, timeout_seconds=90.0)
+            held = eventually(
+                lambda: [
+                    alert
+                    for alert in alertmanager.alerts()
+                    if alert["labels"]["alertname"] == "RightsizerGpuIdle"
+                ],
+                30.0,
+            )
+            workload = 'rightsizer_device_info{gpu="7"}'
+            (labels, _) = prometheus.wait_for(workload)[0]
+
+    assert {each["uuid"] for each, _ in found} == {labels["uuid"]}
+    assert {receiver["name"] for alert in held for receiver in alert["receivers"]} == {"nobody"}
+    assert desk.alerts("pager", "firing") == []
+
+
+def test_only_durations_are_changed_for_these_tests() -> None:
+    """What is evaluated here are the rules that are shipped."""
+    for name, text in our_rules().items():
+        shipped = load_yaml((CONFIG / name).read_text("utf-8"), name).data
+        evaluated = load_yaml(text, name).data
+        for before, after in zip(shipped["groups"], evaluated["groups"], strict=True):
+            for old, new in zip(before["rules"], after["rules"], strict=True):
+                waits = {"for", "keep_firing_for"}
+                assert {k: v for k, v in old.items() if k not in waits} == {
+                    k: v for k, v in new.items() if k not in waits
+                }

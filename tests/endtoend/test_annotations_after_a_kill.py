@@ -1,0 +1,69 @@
+"""A process that is killed with -9 while it talks to Grafana: one region, closed once."""
+
+import signal
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from advice_events import NOW, SECOND, event
+from grafana_server import TOKEN, Grafana, grafana_server
+from rightsizer.domain.advice import AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.publish.grafana.note import note_of
+from rightsizer.runtime.storage import Storage
+
+ANNOTATOR: Final = Path(__file__).parent.parent / "annotator.py"
+LATER: Final = NOW + 3600 * SECOND
+KINDS: Final = (AdviceEventKind.SEVERITY_UP, AdviceEventKind.VERIFIED, AdviceEventKind.REGRESSED)
+DEATHS: Final = ("GET death", "POST death", "POST late-death", "PATCH death", "PATCH late-death")
+
+
+def offer(history: Path, *events: AdviceEvent) -> None:
+    """Put notes into the outbox, as the recommender does."""
+    storage = Storage(str(history))
+    storage.outbox.put([note_of(each) for each in events])
+    storage.close()
+
+
+def deliver(history: Path, grafana: Grafana) -> int:
+    """One process to its end, whichever that is."""
+    token = history.parent / "token"
+    token.write_text(TOKEN)
+    command = [sys.executable, ANNOTATOR, history, grafana.url, token]
+    with subprocess.Popen(list(map(str, command))) as process:
+        grafana.kill = process.kill
+        return process.wait(30)
+
+
+@pytest.mark.parametrize("deaths", [*((each,) for each in DEATHS), tuple(DEATHS[1:])])
+def test_a_kill_at_any_point_leaves_one_region_that_is_closed(
+    tmp_path: Path, deaths: tuple[str, ...]
+) -> None:
+    """Before the write or after it, once or again and again: opened once, closed once."""
+    history = tmp_path / "history.db"
+    offer(history, event(AdviceEventKind.OPENED))
+    offer(history, event(AdviceEventKind.CLOSED, time=LATER, state=AdviceState.SUCCEEDED))
+    with grafana_server() as grafana:
+        grafana.faults = list(deaths)
+        statuses = [deliver(history, grafana) for _ in range(len(deaths) + 1)]
+    (region,) = grafana.annotations.values()
+
+    assert statuses == [-signal.SIGKILL] * len(deaths) + [0]
+    assert (region["time"], region["timeEnd"]) == (NOW // 10**6, LATER // 10**6)
+    assert region["text"].startswith("Closed (succeeded).")
+
+
+@pytest.mark.parametrize(("kind", "death"), list(product(KINDS, DEATHS[1:3])))
+def test_a_kill_leaves_one_point(tmp_path: Path, kind: AdviceEventKind, death: str) -> None:
+    """Of each turn there is one, whether or not the first write came through."""
+    history = tmp_path / "history.db"
+    offer(history, event(kind, time=LATER))
+    with grafana_server() as grafana:
+        grafana.faults = [death]
+        statuses = [deliver(history, grafana) for _ in range(2)]
+
+    assert statuses == [-signal.SIGKILL, 0]
+    assert [note["time"] for note in grafana.annotations.values()] == [LATER // 10**6]

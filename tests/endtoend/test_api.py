@@ -1,0 +1,111 @@
+"""The API of a running agent: each answer is as its description says, and says nothing private."""
+
+import getpass
+import json
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from agent_process import AgentProcess, agent_process, eventually
+from api_schema import faults, json_schema_of
+from rightsizer.domain.span import SPANS
+
+DEMO: Final = """\
+import sys
+from rightsizer.runtime.demo import DemoSettings, run_demo
+run_demo(
+    DemoSettings(
+        scenario=sys.argv[1],
+        listen_address="127.0.0.1:0",
+        speed=float(sys.argv[2]),
+        tick_seconds=float(sys.argv[3]),
+        days_before=float(sys.argv[4]),
+        memory_tick_seconds=600.0,
+    ),
+    lambda text: print(text, flush=True),
+)
+"""
+
+
+HOUR_SECONDS: Final = 3600.0
+REMEMBERED: Final = ("eight-gpu-node", "h100-mig")
+
+
+@pytest.fixture(scope="module", params=[*REMEMBERED, "faulty-node"])
+def scenario(request: pytest.FixtureRequest) -> str:
+    """A healthy node, one with MIG instances, and one on which everything goes wrong."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def agent(scenario: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """An agent that has seen enough: two days and six hours, or a quarter of an hour of faults."""
+    is_long = scenario in REMEMBERED
+    flags = ("20000", "60", "2") if is_long else ("120", "5", "0")
+    folder = tmp_path_factory.mktemp("agent")
+    with agent_process(folder, command=(sys.executable, "-c", DEMO, scenario, *flags)) as process:
+        began = eventually(lambda: process.json("/api/v1/report"))["time"]
+        until = began + (6.0 if is_long else 0.25) * HOUR_SECONDS
+        eventually(lambda: process.json("/api/v1/report")["time"] > until, 60)
+        yield process
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/report",
+        "/api/v1/advice",
+        "/api/v1/openapi.json",
+        *(f"/api/v1/{name}?span={span.name}" for name in ("summary", "strip") for span in SPANS),
+    ],
+)
+def test_answers_are_as_described(agent: AgentProcess, path: str) -> None:
+    """Strictly, of a healthy node, a faulty one and one with MIG instances."""
+    status, text = agent.get(path)
+    assert status == 200
+    schema = json_schema_of("GET", path.partition("?")[0])
+    assert list(faults(json.loads(text), schema)) == []
+
+
+def test_every_piece_of_advice_is_explained_as_described(agent: AgentProcess) -> None:
+    """Whatever rule gave it."""
+    schema = json_schema_of("GET", "/api/v1/advice/{id}")
+    for piece in agent.json("/api/v1/advice")["advice"]:
+        explained = agent.json(f"/api/v1/advice/{piece['id']}")
+        assert list(faults(explained, schema)) == [], piece["rule"]
+
+
+@pytest.mark.parametrize("scenario", REMEMBERED, indirect=True, scope="module")
+def test_strips_reach_back_as_far_as_the_node_remembers(agent: AgentProcess) -> None:
+    """Two days and the hours since, on every device that answers."""
+    hours = {}
+    for span in SPANS:
+        strip = agent.json(f"/api/v1/strip?span={span.name}")
+        known = [
+            sum(sum(cell["state_seconds"].values()) for cell in device["cells"])
+            for device in strip["devices"]
+        ]
+        hours[span.name] = max(known) / 3600.0
+    assert hours["1h"] == pytest.approx(1.0, abs=0.1)
+    assert hours["24h"] == pytest.approx(24.0, abs=0.2)
+    assert hours["7d"] >= 53.0
+    assert hours["30d"] == pytest.approx(hours["7d"], abs=1.0)
+
+
+def test_nobody_is_named_and_no_path_is_told(agent: AgentProcess) -> None:
+    """Users and their files are nobody's business but the operator's."""
+    answers = "".join(agent.get(f"/api/v1/{name}")[1] for name in ("report", "advice", "summary"))
+    for private in (f'"{getpass.getuser()}"', "/home/", "/root/"):
+        assert private not in answers
+
+
+def test_the_page_holds_its_promises(agent: AgentProcess) -> None:
+    """Every span in less than 300 KB, with nothing from elsewhere."""
+    for span in SPANS:
+        status, page = agent.get(f"/?span={span.name}")
+        assert status == 200
+        assert len(page.encode()) < 300_000
+        assert f"of the last {span.text}" in page
+    assert agent.get("/?span=2h")[0] == 400

@@ -1,0 +1,191 @@
+"""Every query of every dashboard finds something on simulated nodes that real agents watch.
+
+No node shows everything at once, so that there are three: a day of eight healthy and wasteful
+GPUs, the same day of eight that break, and boards of all ages whose agent tells all details and
+asks a serving engine.
+"""
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from agent_process import AgentProcess, agent_process
+from dashboard_files import BOARDS, QUERIES, VALUES, concrete
+from prometheus_server import Prometheus, prometheus_server, scrape_config
+
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(300)]
+
+RULES: Final = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
+DEMO: Final = """\
+from rightsizer.runtime.demo import DemoSettings, run_demo
+run_demo(
+    DemoSettings(
+        scenario="{scenario}",
+        listen_address="127.0.0.1:0",
+        speed={speed},
+        tick_seconds={tick},
+        days_before={days},
+        memory_tick_seconds=600.0,
+    ),
+    lambda text: print(text, flush=True),
+)
+"""
+DETAILS: Final = """\
+web: {{listen_addresses: ["127.0.0.1:0"], metrics: {{details: true}}}}
+sources:
+  simulated: {{scenario: zoo}}
+  serving: {{endpoints: [{{url: "http://{engine}/metrics", gpus: ["0"]}}]}}
+grafana: {{url: "http://{engine}/grafana"}}
+history: {{path: "{folder}/history.db"}}
+path: {{api_socket: ""}}
+"""
+MAY_BE_EMPTY: Final[dict[str, str]] = {
+    "advice: Outcomes: A": "no advice need have been closed yet",
+    "advice: Outcomes over time: A": "the same; the counter's series are those of closed advice",
+    "advice: Realized: A": "nobody has acted on any advice here",
+    "advice: Realized by rule: A": "the same",
+}
+"""Queries that are right to find nothing on these nodes, and why. Parsing is asked of them too."""
+SECONDS: Final = 150.0
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """A Prometheus with our rules that scrapes all three."""
+    with ExitStack() as stack:
+        node, faults, details = (tmp_path_factory.mktemp(name) for name in "abc")
+        agents = [
+            _demo(stack, node, scenario="eight-gpu-node", speed=1800.0, tick=60.0, days=1),
+            _demo(stack, faults, scenario="faulty-node", speed=60.0, tick=5.0, days=0),
+            _details(stack, details),
+        ]
+        rules = RULES.read_text("utf-8").replace("interval: 5m", "interval: 1s")
+        config = scrape_config(*(agent.address for agent in agents), rule_files=("rules.yaml",))
+        files = {"rules.yaml": rules.replace("interval: 1m", "interval: 1s")}
+        yield stack.enter_context(prometheus_server(config, files))
+
+
+def test_every_query_finds_something(prometheus: Prometheus) -> None:
+    """Not all at the same time: a throttle ends, advice comes; each at some time."""
+    wanted = {query.name: concrete(query.expression) for query in QUERIES}
+    deadline = time.monotonic() + SECONDS
+    while wanted.keys() - MAY_BE_EMPTY and time.monotonic() < deadline:
+        wanted = {name: text for name, text in wanted.items() if not told(prometheus, text)}
+        time.sleep(1.0)
+
+    assert sorted(wanted.keys() - MAY_BE_EMPTY) == []
+
+
+def told(prometheus: Prometheus, promql: str) -> bool:
+    """Whether a query finds a number that is one."""
+    return any(not math.isnan(value) for _, value in prometheus.query(promql))
+
+
+def test_what_may_be_empty_is_a_query() -> None:
+    """No exception outlives its panel."""
+    assert set(MAY_BE_EMPTY) <= {query.name for query in QUERIES}
+
+
+def test_a_cluster_chosen_shuts_out_what_has_none(prometheus: Prometheus) -> None:
+    """The variable works where nobody sets the label, and chooses where somebody does."""
+    (query,) = [query for query in QUERIES if query.name == "fleet: GPUs: A"]
+    prometheus.wait_for(concrete(query.expression))
+    assert prometheus.query(concrete(query.expression, {**VALUES, "$cluster": "other"})) == []
+
+
+def test_one_state_at_a_time(prometheus: Prometheus) -> None:
+    """The strip gives each device one number, and it is one of a state."""
+    (query,) = [query for query in QUERIES if query.name == "node: State of each device: A"]
+    found = prometheus.wait_for(concrete(query.expression))
+    devices = [labels["uuid"] for labels, _ in found]
+    assert len(set(devices)) == len(devices) > 8
+    assert {value for _, value in found} <= set(range(11))
+
+
+def test_parts_are_the_whole(prometheus: Prometheus) -> None:
+    """States over time, all devices together, sum to 1 at every moment."""
+    (query,) = [query for query in QUERIES if query.name == "node: States over time: A"]
+    found = prometheus.wait_for(concrete(query.expression))
+    assert sum(value for _, value in found) == pytest.approx(1.0)
+
+
+def test_variables_find_the_nodes(prometheus: Prometheus) -> None:
+    """Each label that a variable lists has values, but for the cluster, which nobody set here."""
+    for board in BOARDS.values():
+        names = [v["name"] for v in board["templating"]["list"] if v["type"] == "query"]
+        assert names == ["cluster", "job", "instance", "uuid", "workload"]
+    for name in ("job", "instance", "uuid", "workload"):
+        assert prometheus.get(f"label/{name}/values"), name
+    assert len(prometheus.get("label/instance/values")) == 3
+
+
+def _demo(stack: ExitStack, folder: Path, **settings: object) -> AgentProcess:
+    script = DEMO.format(**settings)
+    return stack.enter_context(agent_process(folder, command=(sys.executable, "-c", script)))
+
+
+def _details(stack: ExitStack, folder: Path) -> AgentProcess:
+    engine = stack.enter_context(_engine())
+    config = DETAILS.format(engine=engine, folder=folder)
+    return stack.enter_context(agent_process(folder, config=config))
+
+
+@contextmanager
+def _engine() -> Iterator[str]:
+    """A page as vLLM writes it; whatever else is asked for, such as Grafana, is refused."""
+
+    class Handler(BaseHTTPRequestHandler):
+        requests = 0
+
+        def do_GET(self) -> None:
+            """The page, with one more request at each reading."""
+            is_page = self.path == "/metrics"
+            self.send_response(200 if is_page else 503)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            if is_page:
+                type(self).requests += 1
+                self.wfile.write(_page(type(self).requests).encode())
+
+        def log_message(self, *arguments: object) -> None:
+            """Keep quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _page(requests: int) -> str:
+    labels = '{engine="0",model_name="llama"}'
+    times = {
+        "time_to_first_token_seconds": 0.4,
+        "inter_token_latency_seconds": 0.02,
+        "e2e_request_latency_seconds": 3.0,
+    }
+    lines = [
+        f"vllm:num_requests_running{labels} 12.0",
+        f"vllm:num_requests_waiting{labels} 3.0",
+        f"vllm:kv_cache_usage_perc{labels} 0.93",
+        f"vllm:num_preemptions_total{labels} {5 + requests}.0",
+    ]
+    for name, each in times.items():
+        lines += [
+            f"# TYPE vllm:{name} histogram",
+            f'vllm:{name}_bucket{{engine="0",model_name="llama",le="+Inf"}} {requests}',
+            f"vllm:{name}_sum{labels} {each * requests}",
+            f"vllm:{name}_count{labels} {requests}",
+        ]
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,134 @@
+"""The PromQL of an explanation, asked of a real Prometheus that has scraped what it is about."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from prometheus_server import Prometheus, prometheus_server, scrape_config
+from readings import HOUR, SECOND
+from rightsizer.advice.recommender import findings
+from rightsizer.domain.finding import Finding
+from rightsizer.domain.report import AgentReport
+from rightsizer.domain.units import Nanoseconds, seconds
+from rightsizer.edge.clock import FastClock
+from rightsizer.publish.explanation.query import Query, queries_of
+from rightsizer.publish.metrics import Exposition
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.market_rules import rules_of
+from rightsizer.runtime.settings import Settings, SimulatedSettings
+from rightsizer.runtime.sources import live_source
+from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.simulated.source import DEFAULT_START
+
+pytestmark = pytest.mark.prometheus
+
+TICK: Final = 60 * SECOND
+LIFE: Final = 3 * HOUR
+NEEDED: Final = (
+    "rightsizer_state_seconds_total",
+    "rightsizer_condition_seconds_total",
+    "rightsizer_memory_used_ratio",
+    "rightsizer_need_ratio",
+)
+
+
+class Life:
+    """A simulated node's afternoon: every scrape of it, and what the rules say at its end."""
+
+    def __init__(self, scenario: str) -> None:
+        base = Settings()
+        sources = replace(base.sources, simulated=SimulatedSettings(scenario=scenario))
+        settings = replace(
+            base, sources=sources, sampling=replace(base.sampling, interval=seconds(TICK))
+        )
+        self._clock = FastClock(DEFAULT_START + 14 * HOUR)
+        self._source = live_source(settings, self._clock).source
+        self._accountant = Accountant(settings.accounting, settings.policies)
+        self._exposition = Exposition(self._accountant.latest, wall_time=self._clock.wall_time)
+        self._series: dict[str, list[tuple[float, Nanoseconds]]] = {}
+        self._live()
+        self.end = self._clock.wall_time()
+        cases = self._accountant.cases(2 * HOUR, self.end)
+        self.findings = findings(cases, rules_of(settings))
+
+    @property
+    def past(self) -> str:
+        """All scrapes as OpenMetrics."""
+        lines = []
+        for name in NEEDED:
+            stem = name.removesuffix("_total")
+            lines.append(f"# TYPE {stem} {'gauge' if stem == name else 'counter'}")
+            for series, samples in self._series.items():
+                if series.startswith(f"{name}{{"):
+                    lines += [f"{series} {value} {seconds(time)}" for value, time in samples]
+        return "\n".join([*lines, "# EOF\n"])
+
+    def _live(self) -> None:
+        agent = AgentReport("test", "simulated", 0, seconds(TICK))
+        end = self._clock.time() + LIFE
+        while self._clock.time() < end:
+            snapshot = self._source.read()
+            assert snapshot is not None
+            self._accountant.post(snapshot, (), lambda: agent)
+            self._scrape()
+            self._clock.wait_until(self._clock.time() + TICK, threading.Event())
+        self._source.close()
+
+    def _scrape(self) -> None:
+        text = self._exposition.render().body.decode()
+        wanted = "\n".join(line for line in text.splitlines() if line.startswith(NEEDED))
+        for family in text_string_to_metric_families(f"{wanted}\n"):
+            for sample in family.samples:
+                labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+                found = self._series.setdefault(f"{sample.name}{{{labels}}}", [])
+                found.append((sample.value, self._clock.wall_time()))
+
+
+@pytest.fixture(scope="module")
+def life() -> Iterator[Life]:
+    """Eight GPUs with all that can be found on them."""
+    yield Life("eight-gpu-node")
+    use_library(None)
+
+
+@pytest.fixture(scope="module")
+def prometheus(life: Life) -> Iterator[Prometheus]:
+    """A Prometheus that has scraped all of it."""
+    with prometheus_server(scrape_config(), past=life.past) as server:
+        yield server
+
+
+def every_query(life: Life) -> list[tuple[Finding, Query]]:
+    """Of complaints, of what is well, and of abstentions."""
+    return [(each, query) for each in life.findings for query in queries_of(each, life.end)]
+
+
+def test_every_query_gives_the_number_that_it_explains(life: Life, prometheus: Prometheus) -> None:
+    """Within what a scrape every minute and the window's edges leave open."""
+    asked = every_query(life)
+    wrong = {}
+    for finding, query in asked:
+        answer = prometheus.query(query.promql)
+        (found,) = (value for _, value in answer) if len(answer) == 1 else (None,)
+        allowed = 90.0 if query.name.endswith("_seconds") else 0.02
+        if found is None or found != pytest.approx(query.value, abs=allowed):
+            wrong[f"{finding.rule} {query.name} {query.resource}"] = (query.value, found)
+
+    assert len({query.promql for _, query in asked}) > 20
+    assert wrong == {}
+
+
+def test_the_queries_tell_things_apart(life: Life) -> None:
+    """They are of several rules and kinds of number, and not all of them are nothing."""
+    by_name: Mapping[str, list[float]] = {
+        query.name: [each.value for _, each in every_query(life) if each.name == query.name]
+        for _, query in every_query(life)
+    }
+
+    assert {"known_seconds", "coverage_ratio", "idle_ratio", "stalled_ratio"} <= set(by_name)
+    assert max(by_name["idle_ratio"]) > 0.9
+    assert min(by_name["idle_ratio"]) < 0.5

@@ -1,0 +1,31 @@
+"""A sink of annotations with what is around it."""
+
+import threading
+
+from advice_events import NOW, SECOND
+from grafana_server import TOKEN
+from rightsizer.edge.clock import FastClock
+from rightsizer.edge.http import HttpClient, HttpSettings
+from rightsizer.publish.grafana.annotations import GrafanaAnnotations
+from rightsizer.publish.grafana.outbox import MemoryOutbox
+from rightsizer.publish.grafana.settings import GrafanaSettings
+
+__all__ = ["Desk"]
+
+
+class Desk:
+    """A sink, its outbox and its clock, and what it complained of."""
+
+    def __init__(self, url: str, outbox: MemoryOutbox | None = None, **settings: int) -> None:
+        self.outbox = outbox or MemoryOutbox()
+        self.clock = FastClock(NOW)
+        self.told: list[str] = []
+        patience = HttpSettings(timeout_seconds=0.3)
+        http = HttpClient(url, patience, token=lambda: TOKEN, sleep=lambda _: None)
+        self.sink = GrafanaAnnotations(
+            http, GrafanaSettings(url=url, **settings), self.outbox, self.clock, self.told.append
+        )
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.wait_until(self.clock.time() + int(seconds * SECOND), threading.Event())

@@ -1,0 +1,80 @@
+"""The manifests of `config/kubernetes`, as they are written and as kustomize puts them together."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rightsizer.edge.yaml import load_yaml_documents
+
+__all__ = ["COMPONENTS", "KUBERNETES", "OVERLAYS", "built", "documents", "named", "pod_of"]
+
+KUBERNETES: Final = Path(__file__).parents[1] / "config" / "kubernetes"
+OVERLAYS: Final = tuple(sorted(path.name for path in (KUBERNETES / "overlays").iterdir()))
+COMPONENTS: Final = tuple(sorted(path.name for path in (KUBERNETES / "components").iterdir()))
+
+
+def documents(file: Path) -> list[Any]:
+    """The objects of a file."""
+    found = load_yaml_documents(file.read_text("utf-8"), file.name)
+    return [document.data for document in found]
+
+
+def built(overlay: str, components: Sequence[str] = ()) -> list[Any]:
+    """What `kubectl apply -k` would send; the test is skipped where there is no kubectl for it.
+
+    Args:
+        overlay: Its folder's name.
+        components: What is added to it, as a site's own kustomization does.
+    """
+    kustomize = _kustomize()
+    if not components:
+        return _run(kustomize, KUBERNETES / "overlays" / overlay)
+    with tempfile.TemporaryDirectory() as folder:
+        # kustomize takes no absolute paths.
+        there = os.path.relpath(KUBERNETES, Path(folder).resolve())
+        listed = "".join(f"  - {there}/components/{name}\n" for name in components)
+        (Path(folder) / "kustomization.yaml").write_text(
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+            f"resources:\n  - {there}/overlays/{overlay}\ncomponents:\n{listed}"
+        )
+        return _run(kustomize, Path(folder))
+
+
+def named(objects: Iterable[Any], kind: str) -> Any:
+    """The one object of a kind."""
+    (found,) = [each for each in objects if each["kind"] == kind]
+    return found
+
+
+def pod_of(objects: Iterable[Any]) -> Any:
+    """The agent's pod."""
+    return named(objects, "DaemonSet")["spec"]["template"]["spec"]
+
+
+@cache
+def _kustomize() -> str:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("no kubectl on this machine, which puts the overlays together")
+    said = subprocess.run(
+        [kubectl, "version", "--client"], capture_output=True, text=True, timeout=30, check=False
+    )
+    if "Kustomize Version: v5" not in said.stdout:
+        pytest.skip("this kubectl's kustomize is older than 5.0")
+    return kubectl
+
+
+def _run(kubectl: str, folder: Path) -> list[Any]:
+    done = subprocess.run(
+        [kubectl, "kustomize", str(folder)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return [document.data for document in load_yaml_documents(done.stdout, folder.name)]

@@ -1,0 +1,114 @@
+"""A month of the simulated eight-GPU node as an agent would have kept it, advice and outcomes too.
+
+`python tests/month_history.py HISTORY` writes it; `tests/screenshots.py` shows it.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from rightsizer.accounting.accounts import Accounts
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.measurement import measure_all
+from rightsizer.advice.recommender import judge_all
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.advice import AdviceState
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.runtime.market_rules import rules_of
+from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.storage import Storage
+from rightsizer.telemetry.simulated.plan import Scenario
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+
+__all__ = ["fill_month"]
+
+_SCENARIO: Final = "eight-gpu-node"
+_DAY: Final = 86400 * NANOSECONDS_PER_SECOND
+_HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
+_FINE: Final = 2 * _DAY
+_MENDED: Final = {"image-train": range(9, 24), "finetune-ddp": range(18, 31)}
+"""Days on which a workload does what the healthy one does."""
+_AWAY: Final = {"notebook-ana": range(12, 22)}
+_CLAIMED: Final = {"image-train": 5, "notebook-ana": 6}
+"""Days at whose end somebody claims what is open of a workload."""
+_DISMISSED: Final = {"embedding-svc": 20}
+_OUTAGE: Final = (DEFAULT_START + 14 * _DAY + 6 * _HOUR, DEFAULT_START + 14 * _DAY + 13 * _HOUR)
+"""When no agent ran."""
+
+
+def fill_month(
+    path: Path, days: int = 30, tick_seconds: float = 120.0, run_every_seconds: float = 10800.0
+) -> None:
+    """Live through it and keep it.
+
+    Args:
+        path: A history that does not exist.
+        days: How many; the first begins at the simulator's usual start.
+        tick_seconds: Simulated time between two readings.
+        run_every_seconds: Simulated time between two runs of the rules.
+    """
+    settings, accounts, ledger = Settings(), Accounts(), Ledger()
+    rules, storage = rules_of(settings), Storage(str(path), is_durable=False)
+    due = DEFAULT_START + nanoseconds(run_every_seconds)
+    for day in range(1, days + 1):
+        windows = []
+        for snapshot in _snapshots(day, nanoseconds(tick_seconds)):
+            now = snapshot.wall_time
+            accounts.post(snapshot)
+            windows += accounts.take_closed()
+            if now < due:
+                continue
+            due = now + nanoseconds(run_every_seconds)
+            # Who holds what is noted with each write.
+            storage.save_windows(windows, (), accounts.known_devices())
+            windows = []
+            cases = cache(lambda span, now=now: accounts.cases(span, now))
+            measured = cache(lambda span, cases=cases: measure_all(cases(span)))
+            ledger.update(judge_all(cases, rules, ledger.open_now()), now, measured)
+        _act(ledger, day)
+        storage.save_windows(windows, (), accounts.known_devices())
+        storage.save_ledger(ledger)
+    if storage.history is not None:
+        storage.history.roll_up(DEFAULT_START + days * _DAY - _FINE)
+    storage.close()
+
+
+def _act(ledger: Ledger, day: int) -> None:
+    """What people do at the end of a day."""
+    for days, state in ((_CLAIMED, AdviceState.CLAIMED), (_DISMISSED, AdviceState.DISMISSED)):
+        names = [name for name, then in days.items() if then == day]
+        for advice in ledger.advice():
+            if advice.is_open and (advice.finding.workload or "").rpartition("/")[2] in names:
+                ledger.act(advice.id, state, "ana", DEFAULT_START + day * _DAY)
+
+
+def _snapshots(day: int, tick: Nanoseconds) -> Iterator[Snapshot]:
+    start = DEFAULT_START + (day - 1) * _DAY
+    source = SimulatedSource(_scenario(day), built_in(), start=start, interval=tick, duration=_DAY)
+    for snapshot in iter(source.read, None):
+        if not _OUTAGE[0] <= snapshot.wall_time < _OUTAGE[1]:
+            yield snapshot
+
+
+def _scenario(day: int) -> Scenario:
+    written = load_scenario(_SCENARIO, built_in())
+    healthy = next(task for task in written.tasks if task.workload.name == "llm-pretrain")
+    return replace(
+        written,
+        tasks=tuple(
+            replace(task, phases=healthy.phases)
+            if day in _MENDED.get(task.workload.name, ())
+            else task
+            for task in written.tasks
+            if day not in _AWAY.get(task.workload.name, ())
+        ),
+    )
+
+
+if __name__ == "__main__":
+    fill_month(Path(sys.argv[1]))

@@ -1,0 +1,105 @@
+"""Makes the pictures of the page in `docs/screenshots/` anew, of a demonstration after its day.
+
+`python tests/page_screenshots.py [NAME...]`; `tests/screenshots.py` makes those of reports.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent_process import agent_process, eventually
+from screenshots import FOLDER, photograph
+
+__all__ = ["PICTURES", "Picture"]
+
+_DARK: Final = "--blink-settings=preferredColorScheme=0"
+_LIGHT: Final = "--blink-settings=preferredColorScheme=1"
+_FRAME: Final = '<body style="margin:0"><iframe src="{}" style="border:0;width:{}px;height:{}px">'
+_DAY_SECONDS: Final = 86400.0
+_DEMO: Final = """\
+import sys
+from rightsizer.runtime.demo import DemoSettings, run_demo
+run_demo(
+    DemoSettings(
+        scenario=sys.argv[1], listen_address="127.0.0.1:0", speed=3600.0, tick_seconds=30.0
+    ),
+    lambda text: print(text, flush=True),
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is shown, and how."""
+
+    width: int
+    height: int
+    scheme: str = _LIGHT
+    scenario: str = "eight-gpu-node"
+    query: str = ""
+    anchor: str = ""
+    """The section that stands at the top."""
+    is_open: bool = False
+    """Whether all that can be unfolded is."""
+    is_framed: bool = False
+    """For widths that no window has."""
+
+
+PICTURES: Final[Mapping[str, Picture]] = {
+    "page-light": Picture(1160, 1330),
+    "page-dark": Picture(1160, 1330, _DARK, query="?span=7d"),
+    "page-advice": Picture(1160, 1500, anchor="s-advice", is_open=True),
+    "page-devices": Picture(1160, 1250, query="?span=7d", anchor="s-devices"),
+    "page-topology": Picture(1160, 1150, anchor="s-topology"),
+    "page-mig": Picture(1160, 1400, _DARK, "h100-mig", anchor="s-devices"),
+    "page-phone": Picture(390, 1500, is_framed=True),
+}
+
+
+def _take(name: str, picture: Picture, page: str, folder: Path) -> None:
+    document = page
+    if picture.is_open:
+        document = document.replace("<details ", "<details open ")
+    if picture.anchor:
+        # Nothing scrolls in a picture: what stands above is left out.
+        hidden = f"main > :not(#{picture.anchor}):not(#{picture.anchor} ~ *):not(svg)"
+        document = document.replace("</style>", f"{hidden} {{ display: none; }}</style>", 1)
+    file = folder / f"{name}.html"
+    file.write_text(document, encoding="utf-8")
+    if picture.is_framed:
+        frame = folder / "frame.html"
+        frame.write_text(_FRAME.format(file.name, picture.width, picture.height), encoding="utf-8")
+        file = frame
+    size = (picture.width + (110 if picture.is_framed else 0), picture.height)
+    photograph(file, FOLDER / f"{name}.png", size, picture.scheme)
+
+
+def _take_all(scenario: str, pictures: Mapping[str, Picture], folder: Path) -> None:
+    command = (sys.executable, "-c", _DEMO, scenario)
+    with agent_process(folder, command=command) as process:
+        began = eventually(lambda: process.json("/api/v1/report"))["time"]
+        until = began + _DAY_SECONDS - 1800.0
+        eventually(lambda: process.json("/api/v1/report")["time"] >= until, 300)
+        pages = {name: process.get(f"/{each.query}")[1] for name, each in pictures.items()}
+    for name, picture in pictures.items():
+        _take(name, picture, pages[name], folder)
+
+
+def main() -> None:
+    """Make those that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PICTURES))
+    wanted = parser.parse_args().names or list(PICTURES)
+    chosen = {name: PICTURES[name] for name in wanted}
+    for scenario in sorted({picture.scenario for picture in chosen.values()}):
+        of_it = {name: each for name, each in chosen.items() if each.scenario == scenario}
+        with tempfile.TemporaryDirectory() as folder:
+            _take_all(scenario, of_it, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The metrics of advice and of the recommender: which pieces, which labels, how many."""
+
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cases import finding, judgement
+from publish_reports import node_report
+from publish_stories import NOW
+from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.domain.finding import FindingKind, Reason, Savings, Severity
+from rightsizer.domain.report import JobReport, Report
+from rightsizer.publish.metrics import Exposition, MetricsSettings
+from rightsizer.runtime.recommender_gauges import recommender_gauges
+
+
+def samples(report: Report, name: str, **settings: int) -> list[tuple[dict[str, str], float]]:
+    """Labels and values of a metric's series."""
+    exposition = Exposition(
+        lambda: report, MetricsSettings(**settings), wall_time=lambda: report.wall_time
+    )
+    families = text_string_to_metric_families(exposition.render().body.decode())
+    return [
+        (sample.labels, sample.value)
+        for family in families
+        for sample in family.samples
+        if sample.name == name
+    ]
+
+
+def piece(id_: str, gpus: float | None = None, dollars: float | None = None) -> Advice:
+    """Open advice that saves so much."""
+    savings = Savings(gpus_low=gpus, dollars_per_hour_low=dollars)
+    found = finding(id=id_, savings=savings, severity=Severity.HIGH)
+    return Advice(found, AdviceState.CLAIMED, NOW, NOW)
+
+
+def test_what_saves_most_is_exported_first_and_all_is_counted() -> None:
+    """By money, then by GPUs; what nobody can price comes last."""
+    advice = (piece("none"), piece("gpus", gpus=2.0), piece("money", 0.5, 3.0), piece("less", 9, 1))
+    report = replace(node_report(), advice=advice)
+    kept = [labels["id"] for labels, _ in samples(report, "rightsizer_advice_info", advice_limit=3)]
+
+    assert sorted(kept) == ["gpus", "less", "money"]
+    assert samples(report, "rightsizer_advice_open", advice_limit=3) == [({}, 4.0)]
+
+
+def test_a_flood_of_advice_is_bounded() -> None:
+    """Five hundred pieces without a setting."""
+    report = replace(node_report(), advice=tuple(piece(f"n{number}") for number in range(700)))
+
+    assert len(samples(report, "rightsizer_advice_confidence_ratio")) == 500
+    assert samples(report, "rightsizer_advice_open") == [({}, 700.0)]
+
+
+def test_advice_says_how_much_it_matters_and_how_it_stands() -> None:
+    """Labels that a dashboard filters by."""
+    report = replace(node_report(), advice=(piece("a"),))
+    ((labels, _),) = samples(report, "rightsizer_advice_info")
+
+    assert (labels["severity"], labels["state"]) == ("high", "claimed")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("runs_total", 7.0),
+        ("failures_total", 2.0),
+        ("skipped_total", 1.0),
+        ("duration_seconds", 0.25),
+        ("last_success_timestamp_seconds", NOW / 1e9),
+    ],
+)
+def test_the_recommender_has_metrics_of_its_own(name: str, value: float) -> None:
+    """The same as its job's."""
+    job = JobReport("recommend", 7, 2, 1, NOW, NOW, 0.25)
+    report = node_report()
+    report = replace(report, agent=replace(report.agent, jobs=(job,)))
+
+    assert samples(report, f"rightsizer_recommender_{name}") == [({}, value)]
+
+
+def test_a_recommender_that_has_not_run_has_counters() -> None:
+    """At 0, so that their growth can be seen; what is not known is absent."""
+    report = node_report()
+    report = replace(report, agent=replace(report.agent, jobs=()))
+
+    assert samples(report, "rightsizer_recommender_runs_total") == [({}, 0.0)]
+    assert samples(report, "rightsizer_recommender_duration_seconds") == []
+
+
+def test_verdicts_are_counted_by_reason() -> None:
+    """Complaints and abstentions; what is well is neither."""
+    silent = {
+        "finding": FindingKind.UNKNOWN,
+        "reasons": (Reason.INSUFFICIENT_DATA,),
+        "abstained": "only 30 s of telemetry",
+    }
+    well = {"finding": FindingKind.OPTIMIZED, "reasons": ()}
+    found = recommender_gauges(
+        [judgement(), judgement(), judgement(**silent), judgement(**well)],
+    )
+
+    assert found == {
+        'rightsizer_recommender_findings{reason="IdleHeld"}': 2.0,
+        'rightsizer_recommender_abstentions{reason="InsufficientData"}': 1.0,
+    }

@@ -1,0 +1,173 @@
+"""Collectors of the exposition: what each has, how it is switched, how a request selects."""
+
+import argparse
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from publish_reports import full_report
+from publish_stories import NOW
+from rightsizer.cli.collector_flags import add_collector_flags, with_collector_flags
+from rightsizer.domain.errors import UsageError
+from rightsizer.domain.metric import METRICS
+from rightsizer.domain.metric_collector import COLLECTORS, DEFAULT_COLLECTORS, Collector
+from rightsizer.domain.report import Report
+from rightsizer.domain.signal import SERVING_SIGNALS
+from rightsizer.domain.signal_metric import (
+    DETAIL_SIGNALS,
+    QUANTITY_SIGNALS,
+    RATIO_SIGNALS,
+    signal_metric_name,
+)
+from rightsizer.publish.metrics import Exposition, MetricsSettings
+from rightsizer.publish.metrics.settings import CollectorSwitches
+
+SERVING_LIMIT = 1900
+
+
+def exposition_of(report: Report, settings: MetricsSettings | None = None) -> Exposition:
+    """An exposition of one report."""
+    return Exposition(lambda: report, settings, wall_time=lambda: NOW)
+
+
+def names_of(body: bytes) -> set[str]:
+    """The names of an exposition's families, as the table has them."""
+    return {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in parse_text(body.decode())
+    }
+
+
+def collectors_of(body: bytes) -> set[Collector]:
+    """The collectors that have any sample in an exposition."""
+    return {
+        METRICS[name].collector if name in METRICS else Collector.PROCESS for name in names_of(body)
+    }
+
+
+def flags(*given: str) -> argparse.Namespace:
+    """The flags as the agent's parser reads them."""
+    parser = argparse.ArgumentParser()
+    add_collector_flags(parser)
+    return parser.parse_args(given)
+
+
+def serving_report() -> Report:
+    """Eight GPUs that give all there is, each with a serving engine of its own."""
+    report = full_report()
+    devices = tuple(
+        replace(device, signals={**device.signals, **dict.fromkeys(SERVING_SIGNALS, 0.5)})
+        for device in report.devices
+    )
+    return replace(report, devices=devices)
+
+
+def test_every_collector_has_a_sentence_and_a_metric() -> None:
+    """Each has metrics of the table, but for that of prometheus_client's own."""
+    assert set(COLLECTORS) == set(Collector)
+    assert {metric.collector for metric in METRICS.values()} == {*Collector} - {Collector.PROCESS}
+    assert all(sentence.endswith(".") for sentence in COLLECTORS.values())
+
+
+def test_readings_of_the_default_set_are_of_a_default_collector() -> None:
+    """And the others of one that is off, so that the switch is the only one there is."""
+    for signal in (*RATIO_SIGNALS, *QUANTITY_SIGNALS):
+        assert METRICS[signal_metric_name(signal)].collector in DEFAULT_COLLECTORS
+    for signal in DETAIL_SIGNALS:
+        assert METRICS[signal_metric_name(signal)].collector not in DEFAULT_COLLECTORS
+
+
+def test_a_serving_node_stays_within_the_budget() -> None:
+    """With everything that a device and an engine can give, on eight GPUs."""
+    lines = exposition_of(serving_report()).render().body.decode().splitlines()
+    series = [line for line in lines if not line.startswith("#")]
+
+    assert sum("rightsizer_requests_running" in line for line in series) == 8
+    assert 1800 < len(series) <= SERVING_LIMIT
+
+
+def test_a_collector_that_is_off_has_no_sample() -> None:
+    """And takes nothing else with it."""
+    everything = collectors_of(exposition_of(serving_report()).render().body)
+    for collector in everything:
+        settings = MetricsSettings().switched(off=[collector])
+        left = collectors_of(exposition_of(serving_report(), settings).render().body)
+        assert left == everything - {collector}
+
+
+def test_a_collector_that_is_on_adds_its_own() -> None:
+    """The ways between GPUs are one of those that are off by default."""
+    settings = MetricsSettings(collectors=CollectorSwitches(topology=True))
+    plain = names_of(exposition_of(full_report()).render().body)
+    more = names_of(exposition_of(full_report(), settings).render().body)
+
+    assert more - plain == {"rightsizer_topology_link_info"}
+
+
+def test_details_are_all_collectors() -> None:
+    """The older switch stands for those that are off by default."""
+    assert MetricsSettings().enabled == DEFAULT_COLLECTORS
+    assert MetricsSettings(details=True).enabled == frozenset(Collector)
+
+
+def test_flags_go_before_the_configuration() -> None:
+    """On adds, off takes away, and what is not named stays."""
+    settings = MetricsSettings(collectors=CollectorSwitches(waste=False))
+    given = flags("--collector.topology", "--no-collector.distributions")
+    enabled = with_collector_flags(settings, given).enabled
+    usual = DEFAULT_COLLECTORS - {Collector.WASTE}
+
+    assert enabled == (usual | {Collector.TOPOLOGY}) - {Collector.DISTRIBUTIONS}
+    assert with_collector_flags(settings, flags()) is settings
+
+
+def test_a_flag_takes_one_from_the_details() -> None:
+    """All collectors but the one that is switched off."""
+    enabled = with_collector_flags(
+        MetricsSettings(details=True), flags("--no-collector.fabric")
+    ).enabled
+
+    assert enabled == frozenset(Collector) - {Collector.FABRIC}
+
+
+def test_a_request_selects_collectors() -> None:
+    """`collect[]` gives those named, `exclude[]` the rest; together they are all there is."""
+    exposition = exposition_of(full_report())
+    asked = ["memory", "power"]
+    chosen = exposition.render(collect=asked)
+    rest = exposition.render(exclude=asked)
+
+    assert collectors_of(chosen.body) == {Collector.MEMORY, Collector.POWER}
+    whole = Counter(exposition.render().body.splitlines())
+    assert Counter([*chosen.body.splitlines(), *rest.body.splitlines()]) == whole
+
+
+def test_names_and_collectors_select_together() -> None:
+    """Only what both ask for is left."""
+    rendering = exposition_of(full_report()).render(
+        names=["rightsizer_power_watts", "rightsizer_device_up"], collect=["power"]
+    )
+
+    assert names_of(rendering.body) == {"rightsizer_power_watts"}
+
+
+@pytest.mark.parametrize(
+    ("collect", "exclude", "told"),
+    [
+        (["memory"], ["power"], "collect[] and exclude[]"),
+        (["gpus"], [], "there is no collector 'gpus'"),
+        ([], ["gpus"], "there is no collector 'gpus'"),
+        (["topology"], [], "--collector.topology"),
+    ],
+)
+def test_a_selection_that_cannot_be_is_refused(
+    collect: list[str], exclude: list[str], told: str
+) -> None:
+    """With what is wrong, and what to do; node_exporter answers 400 too."""
+    exposition = exposition_of(full_report())
+    with pytest.raises(UsageError) as refusal:
+        exposition.render(collect=collect, exclude=exclude)
+
+    assert told in str(refusal.value)

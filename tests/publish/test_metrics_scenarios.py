@@ -1,0 +1,104 @@
+"""The packaged scenarios as they are exported: whole pages, held against files and promtool."""
+
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from prometheus_server import binary
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.report import AgentReport, Report
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.metrics import Exposition, MetricsSettings
+from rightsizer.publish.metrics.dcgm import DcgmExposition
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.telemetry.simulated.scenario import load_scenario, packaged_scenarios
+from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+
+GOLDEN: Final = ("single-h100", "t4-pair", "h100-mig")
+"""A node of the profiling tier, one of the power tier, and one that is divided."""
+_INTERVAL: Final = 10 * NANOSECONDS_PER_SECOND
+_SPAN: Final = 600 * NANOSECONDS_PER_SECOND
+
+
+@cache
+def last_report(scenario: str) -> Report:
+    """The report after ten minutes that are the same each time."""
+    catalogue = built_in()
+    source = SimulatedSource(
+        load_scenario(scenario, catalogue),
+        catalogue,
+        start=DEFAULT_START,
+        interval=_INTERVAL,
+        duration=_SPAN,
+    )
+    accountant = Accountant(AccountingSettings(), ())
+    agent = AgentReport("0", f"simulated ({scenario})", DEFAULT_START, 10.0)
+    for snapshot in iter(source.read, None):
+        report = accountant.post(snapshot, (), lambda: agent)
+    return report
+
+
+def exposition_of(scenario: str, **settings: bool) -> Exposition:
+    """The exposition at the end of a scenario, without prometheus_client's own process."""
+    report = last_report(scenario)
+    chosen = MetricsSettings(**settings).switched(off=["process"])
+    return Exposition(lambda: report, chosen, wall_time=lambda: report.wall_time)
+
+
+def dcgm_text(scenario: str) -> str:
+    """The same in dcgm-exporter's manner."""
+    report = last_report(scenario)
+    exposition = DcgmExposition(
+        lambda: report,
+        settings=MetricsSettings(dcgm=True),
+        freshness=FreshnessSettings(),
+        wall_time=lambda: report.wall_time,
+        hostname="node-7",
+    )
+    return exposition.render().body.decode()
+
+
+def promtool_check(text: bytes) -> "subprocess.CompletedProcess[bytes]":
+    """What `promtool check metrics` has to say."""
+    command = [binary("promtool"), "check", "metrics"]
+    return subprocess.run(command, input=text, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("scenario", GOLDEN)
+def test_pages_are_as_agreed(scenario: str, golden: Callable[[str | Path, str], None]) -> None:
+    """Every line of what a scraper gets; whoever changes one sees all that it changes."""
+    golden(f"scenario-{scenario}.txt", exposition_of(scenario).render().body.decode())
+
+
+@pytest.mark.parametrize("scenario", GOLDEN)
+def test_pages_as_dcgm_exporter_are_as_agreed(
+    scenario: str, golden: Callable[[str | Path, str], None]
+) -> None:
+    """The same node, as what was made for dcgm-exporter sees it."""
+    golden(f"scenario-{scenario}-dcgm.txt", dcgm_text(scenario))
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("scenario", packaged_scenarios())
+def test_promtool_has_no_complaint_about_any_scenario(scenario: str) -> None:
+    """With all collectors on."""
+    body = exposition_of(scenario, details=True).render().body
+    assert body.count(b"\n") > 100
+    checked = promtool_check(body)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+@pytest.mark.prometheus
+def test_promtool_reads_the_page_as_dcgm_exporter() -> None:
+    """It can be parsed; promtool dislikes dcgm-exporter's names, as it must."""
+    checked = promtool_check(dcgm_text("h100-mig").encode())
+    complaints = checked.stderr.decode().splitlines()
+
+    assert checked.returncode == promtool_check(b"# TYPE camelCase gauge\ncamelCase 1\n").returncode
+    assert all(line.startswith("DCGM_FI_") for line in complaints)

@@ -1,0 +1,64 @@
+"""The page by keyboard and ear: everything can be reached, in the order it is read."""
+
+from html.parser import HTMLParser
+
+from publish_reports import node_report
+from publish_stories import NOW
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.web.page import Page
+from rightsizer.publish.web.view import FitSettings
+
+
+class Stops(HTMLParser):
+    """Where the tab key stops, and the tables that are passed."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.stops: list[tuple[str, dict[str, str | None]]] = []
+        self.cells: list[tuple[str, dict[str, str | None]]] = []
+        self.regions: list[dict[str, str | None]] = []
+        self.feed(document)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what can be stopped at."""
+        found = dict(attrs)
+        if tag in {"a", "button", "summary"} and found.get("tabindex") != "-1":
+            self.stops.append((tag, found))
+        if tag == "th":
+            self.cells.append((tag, found))
+        if found.get("role") == "region":
+            self.regions.append(found)
+        assert int(found.get("tabindex") or 0) <= 0, "no order but the document's"
+
+
+def stops_of() -> Stops:
+    """The stops of a whole node's page."""
+    page = Page(FreshnessSettings(), FitSettings(), 60.0)
+    return Stops(page.render(node_report(), NOW).decode())
+
+
+def test_the_first_stop_skips_to_the_report() -> None:
+    """Then come the links, the colors, the spans, and what is to be done."""
+    stops = stops_of().stops
+    assert stops[0][1]["href"] == "#main"
+    places = [found.get("href") or found.get("id") or tag for tag, found in stops]
+    order = ["#main", "metrics", "-/healthy", "-/ready", "api/v1/openapi.json", "api/v1/report"]
+    assert places[: len(order)] == order
+    rest = ["theme", "pause", "?span=1h", "?span=30d", "summary"]
+    assert [places.index(place) for place in rest] == sorted(map(places.index, rest))
+
+
+def test_links_stay_below_the_prefix() -> None:
+    """Behind a proxy that serves the agent below a path, every link still leads there."""
+    hrefs = [str(found["href"]) for tag, found in stops_of().stops if tag == "a"]
+    assert len(hrefs) > 10
+    assert not [href for href in hrefs if href.startswith("/") or ":" in href.split("?")[0]]
+
+
+def test_tables_say_what_their_cells_are_of() -> None:
+    """Each heading has its scope; what scrolls can be reached and has a name."""
+    stops = stops_of()
+    assert stops.cells
+    assert {found.get("scope") for _, found in stops.cells} == {"col", "row"}
+    assert stops.regions
+    assert all(found.get("aria-label") and found.get("tabindex") == "0" for found in stops.regions)

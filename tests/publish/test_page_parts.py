@@ -1,0 +1,311 @@
+"""The parts of the page beside the cards: topology, workloads, options, evidence, money."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from publish_advice import node_advice
+from publish_reports import full_report, node_report
+from publish_stories import HOUR, NOW, TRAINING
+from rightsizer.domain.finding import Instruction, Option, Risk, Savings
+from rightsizer.domain.report import JobReport, Report, WorkloadReport
+from rightsizer.domain.span import DEFAULT_SPAN
+from rightsizer.domain.state import State
+from rightsizer.domain.topology import (
+    Adapter,
+    AdapterKind,
+    Bridge,
+    GpuLink,
+    LinkKind,
+    Placement,
+    Topology,
+)
+from rightsizer.domain.workload import Holding
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.web.page import Look, Page
+from rightsizer.publish.web.view import FitSettings, NodeView, node_view
+from rightsizer.publish.web.view.advice import advice_view
+from rightsizer.publish.web.view.evidence import facts_of
+from rightsizer.publish.web.view.link_groups import nvlink_groups
+from rightsizer.publish.web.view.money import savings_sum, savings_words
+from rightsizer.publish.web.view.option import option_view
+from rightsizer.publish.web.view.topology import topology_view
+from rightsizer.publish.web.view.workload import workload_rows
+
+
+def view_of(report: Report, chosen: str = "") -> NodeView:
+    """The view of a report, or of one of its devices."""
+    return node_view(report, NOW, FreshnessSettings(), FitSettings(), DEFAULT_SPAN, chosen=chosen)
+
+
+def page_of(report: Report, gpu: str = "") -> str:
+    """The document of a report."""
+    page = Page(FreshnessSettings(), FitSettings(), 60.0)
+    return page.render(report, NOW, Look(DEFAULT_SPAN, gpu=gpu)).decode()
+
+
+def placed_report() -> Report:
+    """Four GPUs of two NUMA nodes, two of them joined by NVLink, one in a narrower slot."""
+    report = full_report(4)
+    uuids = [device.device.uuid for device in report.devices]
+    placements = {
+        uuid: Placement(
+            uuid,
+            numa_node=number // 2,
+            generation=5,
+            width=8 if number == 3 else 16,
+            generation_maximum=5,
+            width_maximum=16,
+            bridges=(Bridge("0000:00:01.0", 5, 16, 5, 16),),
+        )
+        for number, uuid in enumerate(uuids)
+    }
+    links = [
+        GpuLink(one, other, LinkKind.NVLINK, 12)
+        if {one, other} == set(uuids[:2])
+        else GpuLink(one, other, LinkKind.SYSTEM)
+        for one, other in itertools.combinations(uuids, 2)
+    ]
+    near = Adapter("mlx5_0", AdapterKind.INFINIBAND, "0000:1a:00.0", 0, {uuids[1]: LinkKind.PIX})
+    far = Adapter("nvme0", AdapterKind.NVME, "0000:9a:00.0", 1, {uuids[2]: LinkKind.NODE})
+    topology = Topology(placements, tuple(links), (near, far))
+    return replace(report, node=replace(report.node, topology=topology))
+
+
+def test_topology_is_drawn_by_numa_node() -> None:
+    """GPUs within their node, an adapter at the GPU that it shares a switch with."""
+    view = view_of(placed_report()).topology
+    assert view is not None
+    assert view.label == (
+        "NUMA node 0: GPU 0, GPU 1; NUMA node 1: GPU 2, GPU 3; NVLink NV12: GPU 0, GPU 1"
+    )
+    for drawing in (view.wide, view.narrow):
+        places = [box.place for box in drawing.boxes if box.place]
+        assert [place.title for place in places] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
+        assert [chip.text for place in places for chip in place.chips] == ["mlx5_0 · PIX"]
+        assert [box.text for box in drawing.boxes if box.kind == "chip"] == [
+            "mlx5_0 · PIX",
+            "nvme0",
+        ]
+        assert [place.is_degraded for place in places] == [False, False, False, True]
+        assert places[3].detail == "PCIe 5 \u00d78 of \u00d716"
+        assert all(box.x >= 0 and box.x + box.width <= drawing.width for box in drawing.boxes)
+        assert all(box.y >= 0 and box.y + box.height <= drawing.height for box in drawing.boxes)
+    assert "SYS: between the NUMA nodes" in [line.text for line in view.wide.lines]
+
+
+def test_every_way_is_in_the_table() -> None:
+    """As nvidia-smi writes it, adapters too; the table tells what the drawing does not."""
+    view = view_of(placed_report()).topology
+    assert view is not None
+    rows = {row.name: row.ways for row in view.matrix}
+    assert rows["GPU 0"] == ("\u2013", "NV12", "SYS", "SYS")
+    assert rows["mlx5_0"] == ("?", "PIX", "?", "?")
+
+
+def test_boxes_of_gpus_never_overlap() -> None:
+    """However many there are."""
+    report = full_report(16)
+    placements = {
+        each.device.uuid: Placement(each.device.uuid, numa_node=number % 3)
+        for number, each in enumerate(report.devices)
+    }
+    assert report.node.topology is not None
+    topology = replace(report.node.topology, placements=placements)
+    names = {each.device.uuid: str(number) for number, each in enumerate(report.devices)}
+    view = topology_view(
+        replace(report, node=replace(report.node, topology=topology)), names, frozenset(names)
+    )
+    assert view is not None
+    for drawing in (view.wide, view.narrow):
+        boxes = [box for box in drawing.boxes if box.kind != "numa"]
+        for one, other in itertools.combinations(boxes, 2):
+            assert (
+                one.x + one.width <= other.x
+                or other.x + other.width <= one.x
+                or one.y + one.height <= other.y
+                or other.y + other.height <= one.y
+            )
+
+
+def test_nvlink_in_part_is_said_to_be() -> None:
+    """Three in a row are one group, but not all to all; who has none is in no group."""
+    topology = Topology(
+        links=(
+            GpuLink("a", "b", LinkKind.NVLINK, 4),
+            GpuLink("b", "c", LinkKind.NVLINK, 2),
+            GpuLink("a", "c", LinkKind.PHB),
+        )
+    )
+    (group,) = nvlink_groups(topology, ["a", "b", "c", "d"])
+    assert group.uuids == ("a", "b", "c")
+    assert group.text == "NVLink NV2 to NV4, in part"
+
+
+def test_a_node_without_topology_has_no_drawing() -> None:
+    """Nothing is drawn of what nobody knows."""
+    report = node_report()
+    assert view_of(report).topology is None
+    assert 'id="topology"' not in page_of(report)
+
+
+def worked(key: str, seconds_busy: float, last_seen: int = NOW) -> WorkloadReport:
+    """A workload that was busy so long, and idle for the rest of an hour."""
+    report = node_report().devices[0]
+    states = {State.COMPUTE_BOUND: seconds_busy, State.IDLE_HELD: 3600.0 - seconds_busy}
+    totals = replace(report.totals, state_seconds=states)
+    return WorkloadReport(replace(TRAINING, key=key), (report.device.uuid,), last_seen, totals)
+
+
+def test_workloads_are_told_by_what_they_did() -> None:
+    """Those that are here come first; one that left says since when."""
+    report = node_report()
+    gone, here = worked("slurm/gone", 3600.0, NOW - HOUR), worked("slurm/here", 900.0)
+    holding = Holding(here.workload, 0.5)
+    devices = (replace(report.devices[0], holdings=(holding,)), *report.devices[1:])
+    names = {device.device.uuid: f"GPU {device.device.index}" for device in devices}
+    rows = workload_rows(replace(report, devices=devices, workloads=(gone, here)), names, NOW)
+    assert [(row.key, row.busy, row.share) for row in rows] == [
+        ("slurm/here", "25\u00a0%", "50\u00a0%"),
+        ("slurm/gone", "100\u00a0%", "50\u00a0%"),
+    ]
+    assert rows[0].devices == "GPU 0 (50\u00a0%)"
+    assert rows[0].left is None
+    assert rows[1].left is not None
+    assert rows[1].left.age == "1 h"
+
+
+def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:
+    """Risk, time, cost and savings of a way to act."""
+    whole = Option(
+        "NVIDIA L40S",
+        Risk.MEDIUM,
+        time_ratio=1.2,
+        time_ratio_low=1.1,
+        time_ratio_high=1.4,
+        fits=False,
+        dollars_per_hour_low=0.8,
+        dollars_per_hour_high=1.9,
+        savings=Savings(gpus_low=0.0, gpus_high=0.0, dollars_per_hour_low=-0.5),
+        risks={"memory": Risk.MEDIUM, "compute": Risk.VERY_LOW},
+    )
+    view = option_view(whole)
+    assert (view.risk, view.risks) == ("medium", "Memory medium, Compute very low")
+    assert (view.time, view.cost) == ("\u00d7 1.10 to 1.40", "$0.80 to 1.90 an hour")
+    assert view.saves == "costs $0.50 more an hour"
+    assert view.expected == "its memory does not fit"
+    bare = option_view(Option("give it back", Risk.UNKNOWN))
+    assert (bare.risk, bare.time, bare.cost, bare.saves) == ("not known", *["\u2013"] * 3)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (1.0, 2.0, "$1.00 to 2.00 an hour"),
+        (-2.0, -1.0, "costs $1.00 to 2.00 more an hour"),
+        (-1.0, 0.5, "from $1.00 more to $0.50 less an hour"),
+    ],
+)
+def test_money_that_is_spent_is_not_called_saved(low: float, high: float, words: str) -> None:
+    """A larger GPU costs."""
+    savings = Savings(dollars_per_hour_low=low, dollars_per_hour_high=high)
+    assert savings_words(savings) == words
+
+
+def test_advice_that_excludes_itself_is_counted_once() -> None:
+    """The same GPUs cannot be saved twice."""
+    first, second = node_advice()[:2]
+    saves = Savings(gpus_low=1.0, gpus_high=1.0, dollars_per_hour_low=2.0)
+    less = Savings(gpus_low=0.5, gpus_high=0.5, dollars_per_hour_low=1.0)
+    pieces = [
+        replace(first, finding=replace(first.finding, savings=less, exclusive_group="a")),
+        replace(second, finding=replace(second.finding, savings=saves, exclusive_group="a")),
+    ]
+    assert savings_sum(pieces[:1]).gpus_low == 0.5
+    together = savings_sum(pieces)
+    assert (together.gpus_low, together.has_price) == (1.0, True)
+    apart = [pieces[0], replace(pieces[1], finding=replace(pieces[1].finding, exclusive_group="b"))]
+    assert savings_sum(apart).gpus_high == 1.5
+
+
+def test_evidence_has_its_units_and_the_names_of_devices() -> None:
+    """Shares as percent, spans as durations, uuids as what the page calls them."""
+    facts = facts_of(
+        {
+            "idle_ratio": {"GPU-1": 0.5},
+            "window_seconds": 3600.0,
+            "peak_bytes": 2.0**31,
+            "power_watts": 71.5,
+            "schedule": [{"from_hour": 0, "replicas": 2}],
+            "seen": True,
+            "bound_ratio": None,
+        },
+        {"GPU-1": "GPU 1"},
+    )
+    assert {fact.name: fact.value.replace("\u00a0", " ") for fact in facts} == {
+        "Idle": "GPU 1 50 %",
+        "Window": "1 h",
+        "Peak": "2 GiB",
+        "Power": "71.5 W",
+        "Schedule": "from hour 0, replicas 2",
+        "Seen": "yes",
+        "Bound": "not known",
+    }
+
+
+def test_advice_shows_how_and_what_came_of_it() -> None:
+    """Instructions are there to be copied, verified advice says before and after."""
+    report = node_report()
+    first, *others, closed = report.advice
+    steps = (Instruction("Give it <back>", "scancel 4711\n", "sh"),)
+    first = replace(first, finding=replace(first.finding, instructions=steps))
+    why = "1.00 GPUs wasted before, 0.10 after"
+    closed = replace(closed, why=why, verified=NOW, realized_gpu_hours=21.5)
+    report = replace(report, advice=(first, *others, closed))
+    document = page_of(report)
+    assert "<code>scancel 4711</code></pre>" in document
+    assert "Give it &lt;back&gt;" in document
+    view = advice_view(closed, {}, NOW)
+    assert (
+        view.outcome == f"{why}; 21 h 30 min of GPU time saved while before and after were compared"
+    )
+    assert view.outcome in document
+
+
+def test_one_device_can_be_looked_at_alone() -> None:
+    """Its card and its advice, and nobody else's; an unknown one shows all."""
+    report = node_report()
+    uuid = report.devices[3].device.uuid
+    alone = view_of(report, uuid)
+    assert [device.uuid for device in alone.devices] == [uuid]
+    assert [piece.reason for piece in alone.advice] == ["Idle held"]
+    assert len(view_of(report, "GPU-nobody").devices) == len(report.devices)
+    assert f"?span=7d&amp;gpu={uuid}" in page_of(report, uuid)
+
+
+def test_many_devices_are_rows_that_fit_in_300_kb() -> None:
+    """Sixty-four of them, each with a day of noise; their cards are a page each."""
+    report = node_report()
+    devices = tuple(
+        replace(
+            report.devices[number % 6],
+            device=replace(report.devices[0].device, uuid=f"GPU-{number}", index=number),
+        )
+        for number in range(64)
+    )
+    document = page_of(replace(report, devices=devices))
+    assert len(document) < 300_000
+    assert document.count("<tr id=") == 64
+    assert '<article class="card device"' not in document
+    assert page_of(replace(report, devices=devices), "GPU-7").count('class="card device"') == 1
+
+
+def test_the_agents_own_trouble_is_told() -> None:
+    """Collectors and jobs that fail are named; why is in the log, where paths may be read."""
+    report = node_report()
+    job = JobReport("prune", 1, 1, last_error="[Errno 28] /secret/path")
+    document = page_of(replace(report, agent=replace(report.agent, jobs=(job,))))
+    assert "failing: processes" in document
+    assert "the last run failed of prune" in document
+    assert "/secret/path" not in document

@@ -1,0 +1,171 @@
+"""The report's documents: the same for the same facts, whole, small, and safe to open."""
+
+import datetime as dt
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from readings import DAY, EPOCH, HOUR, gpu
+from report_stories import HOSTILE, device_facts, story_facts
+from rightsizer.domain.state import State
+from rightsizer.publish.report.builder import report_model
+from rightsizer.publish.report.formats import REPORT_FORMATS
+from rightsizer.publish.report.model import ReportModel
+
+GoldenFile = Callable[[str | Path, str], None]
+SUFFIXES: Final = {"html": "html", "markdown": "md", "json": "json"}
+DOCUMENTATION: Final = Path(__file__).parent.parent.parent / "docs" / "report.md"
+
+
+def document(name: str, timezone: dt.tzinfo = dt.UTC, **facts: Any) -> str:
+    """The story in a format."""
+    model = report_model(story_facts(timezone=timezone, **facts))
+    return REPORT_FORMATS[name](model, timezone)
+
+
+class Tags(HTMLParser):
+    """Which tags a document opens, and whether it closes them in their order."""
+
+    VOID: Final = frozenset({"meta", "br", "hr"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Remember it."""
+        self.seen.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open and closed at once."""
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the last one, which must be this."""
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("name", REPORT_FORMATS)
+def test_a_document_is_as_it_was(name: str, golden: GoldenFile) -> None:
+    """Every format, held against a file; and the same again for the same facts."""
+    text = document(name)
+    golden(f"report.{SUFFIXES[name]}", text)
+    assert document(name) == text
+
+
+def test_html_is_well_formed_and_needs_nothing_else() -> None:
+    """No script, no address, every tag closed, every drawing told in words."""
+    text = document("html")
+    tags = Tags(text)
+
+    assert tags.open == []
+    names = [name for name, _ in tags.seen]
+    assert not {"script", "link", "img", "iframe"} & set(names)
+    assert not re.search(r"https?://|url\(|@import| on[a-z]+=", text)
+    drawings = [attributes for name, attributes in tags.seen if name == "svg"]
+    assert drawings
+    for attributes in drawings:
+        assert attributes.get("aria-label") or attributes.get("aria-hidden") == "true"
+    heads = [attributes for name, attributes in tags.seen if name == "th"]
+    assert all(attributes.get("scope") in ("col", "row") for attributes in heads)
+
+
+def test_names_are_only_text() -> None:
+    """A workload that is called like a script runs nowhere and breaks no table."""
+    html, markdown = document("html"), document("markdown")
+
+    assert "<script" not in html
+    assert "&lt;script&gt;alert(" in html
+    assert "<script" not in markdown.replace("\\<script", "")
+    columns = [line.replace("\\|", "").count("|") for line in table_of(markdown, "workload")]
+    assert len(set(columns)) == 1
+    assert HOSTILE in json.loads(document("json"))["workloads"][0]["workload"]
+
+
+def table_of(markdown: str, first: str) -> list[str]:
+    """The lines of the table whose first column has a name."""
+    parts = markdown.split("\n\n")
+    (found,) = [part for part in parts if re.match(rf"\| {first} ", part)]
+    return found.splitlines()
+
+
+@pytest.mark.parametrize("name", REPORT_FORMATS)
+def test_a_span_without_data_says_so(name: str) -> None:
+    """In words, and with what the history does hold."""
+    empty = device_facts(gpu(0), [])
+    text = document(name, devices=(empty,), workloads=(), advice=(), rules=(), gaps=())
+
+    assert "Nothing is known of this span" in text
+    assert name == "json" or "2025-12-30 00:00" in text
+
+
+def test_a_node_without_devices_is_no_fault() -> None:
+    """A history that knows no device has a report all the same."""
+    for name in REPORT_FORMATS:
+        assert "Nothing is known" in document(name, devices=(), workloads=(), advice=())
+
+
+def test_thirty_days_of_eight_gpus_stay_small() -> None:
+    """Below 300 KB, with another state every hour."""
+    states = (State.PRODUCTIVE, State.IDLE_HELD, State.HOST_BOUND, State.IDLE_EMPTY)
+    day = dict.fromkeys(states, 1.0)
+    devices = [device_facts(gpu(index), [day] * 30) for index in range(8)]
+    text = document("html", devices=tuple(devices), until=EPOCH + 30 * DAY)
+
+    assert len(text.encode()) < 300_000
+
+
+def test_times_are_told_in_the_time_zone() -> None:
+    """An hour before midnight in UTC is the next day in Berlin."""
+    berlin = ZoneInfo("Europe/Berlin")
+    late = device_facts(gpu(0), [])
+    late = type(late)(
+        late.device,
+        late.window,
+        late.provisioning,
+        late.slices + story_facts().devices[0].slices[23:24],
+    )
+    model = report_model(story_facts(timezone=berlin, devices=(late,), since=EPOCH - HOUR))
+
+    assert [day.date for day in model.days][:2] == ["2026-01-01", "2026-01-02"]
+    assert [sum(day.states.values()) for day in model.days[:2]] == [0, 1]
+    assert "2025-12-30 01:00" in REPORT_FORMATS["html"](model, berlin)
+
+
+def keys_of(kind: Any) -> Iterator[str]:
+    """All keys that a dataclass and those within it have."""
+    for each in fields(kind):
+        yield each.name
+        for inside in re.findall(r"\w+", str(each.type)):
+            found = getattr(__import__(kind.__module__, fromlist=["x"]), inside, None)
+            if is_dataclass(found):
+                yield from keys_of(found)
+
+
+def test_every_key_of_the_json_is_documented() -> None:
+    """By its name, in docs/report.md."""
+    text = DOCUMENTATION.read_text(encoding="utf-8")
+    missing = {key for key in keys_of(ReportModel) if f"`{key}`" not in text}
+
+    assert not missing
+
+
+def test_json_holds_the_model() -> None:
+    """The same numbers, nothing that is not JSON."""
+    form: Mapping[str, Any] = json.loads(document("json"))
+    model = report_model(story_facts())
+
+    assert form["summary"]["wasted"]["gpu_hours"] == model.summary.wasted.gpu_hours
+    assert [row["label"] for row in form["devices"]] == ["GPU 0", "GPU 1", "MIG 2 (1g.10gb)"]
+    assert form["schema_version"] == 1

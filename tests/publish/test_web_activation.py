@@ -1,0 +1,72 @@
+"""Sockets that systemd hands over."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
+
+import pytest
+
+from rightsizer.domain.errors import RightsizerError
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web import WebServer
+from rightsizer.publish.web.access import Access
+from rightsizer.publish.web.activation import activated_sockets
+
+PID = str(os.getpid())
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Closes what a test has opened."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_a_server_listens_on_what_was_handed_over(stack: ExitStack) -> None:
+    """In place of its addresses, with the address told as ever."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    port, descriptor = bound.getsockname()[1], bound.detach()
+    handed = activated_sockets({"LISTEN_PID": PID, "LISTEN_FDS": "1"}, descriptor)
+    assert not os.get_inheritable(descriptor)
+    server = WebServer(
+        ["192.0.2.1:1"],
+        latest=lambda: None,
+        exposition=Exposition(lambda: None),
+        access=Access(sockets=tuple(handed)),
+    )
+    server.start()
+    stack.callback(server.stop)
+    assert server.addresses == (f"127.0.0.1:{port}",)
+    with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        connection.request("GET", "/-/healthy")
+        assert connection.getresponse().status == 200
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}, {"LISTEN_PID": PID, "LISTEN_FDS": "0"}],
+)
+def test_without_a_socket_the_remedy_is_told(environ: dict[str, str]) -> None:
+    """None, or one for another process."""
+    with pytest.raises(RightsizerError, match=r"\.socket unit"):
+        activated_sockets(environ)
+
+
+def test_what_does_not_listen_is_refused(stack: ExitStack, tmp_path: object) -> None:
+    """A connection, a socket of this machine, or no socket at all."""
+    environ = {"LISTEN_PID": PID, "LISTEN_FDS": "1"}
+    datagrams = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    local = stack.enter_context(socket.socket(socket.AF_UNIX))
+    local.bind(f"{tmp_path}/s")
+    local.listen()
+    reader, writer = os.pipe()
+    stack.callback(os.close, reader)
+    stack.callback(os.close, writer)
+    for handed in (datagrams.fileno(), local.fileno()):
+        copy = os.dup(handed)
+        with pytest.raises(RightsizerError, match="does not listen for TCP"):
+            activated_sockets(environ, copy)
+    with pytest.raises(RightsizerError, match="is no socket"):
+        activated_sockets(environ, reader)

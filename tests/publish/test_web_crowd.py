@@ -1,0 +1,189 @@
+"""Crowds: who gives way to whom, and clients that are slow, silent, hasty or huge."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+
+from publish_reports import node_report
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web import WebServer, WebSettings
+from rightsizer.publish.web.connections import Connections
+from rightsizer.publish.web.request_head import RequestHead
+
+Start = Callable[..., WebServer]
+REQUEST = b"GET /-/healthy HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts servers on loopback."""
+    with ExitStack() as stack:
+
+        def start(**options: Any) -> WebServer:
+            report = node_report()
+            server = WebServer(
+                ["127.0.0.1:0"],
+                latest=lambda: report,
+                exposition=Exposition(lambda: report),
+                settings=WebSettings(**options),
+            )
+            server.start()
+            stack.callback(server.stop)
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def sockets() -> Iterator[Callable[[], socket.socket]]:
+    """Makes sockets that stand for connections, and tells with `is_shut` which had to give way."""
+    with ExitStack() as stack:
+
+        def make() -> socket.socket:
+            here, there = socket.socketpair()
+            stack.enter_context(here)
+            stack.enter_context(there)
+            return here
+
+        yield make
+
+
+def is_shut(connection: socket.socket) -> bool:
+    """Whether a connection had to give way."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def connect(server: WebServer, address: str = "127.0.0.1") -> socket.socket:
+    """A bare connection from an address of this machine."""
+    port = int(server.addresses[0].rpartition(":")[2])
+    return socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(address, 0))
+
+
+def test_a_flood_washes_away_itself(sockets: Callable[[], socket.socket]) -> None:
+    """The newcomer takes a place of the address that holds most of them."""
+    connections = Connections(4)
+    scraper, *crowd = (sockets() for _ in range(8))
+    assert connections.admit(scraper, "192.0.2.1")
+    for each in crowd:
+        assert connections.admit(each, "203.0.113.7")
+    assert [is_shut(each) for each in crowd] == [True] * 4 + [False] * 3
+    assert not is_shut(scraper)
+
+
+def test_who_was_answered_stays_before_who_was_not(sockets: Callable[[], socket.socket]) -> None:
+    """Of one address; and among those who were answered the longest idle goes."""
+    connections = Connections(3)
+    known = [sockets(), sockets()]
+    for each in known:
+        assert connections.admit(each, "a")
+        connections.prove(each)
+    strangers = [sockets() for _ in range(3)]
+    for each in strangers:
+        assert connections.admit(each, "a")
+    assert [is_shut(each) for each in known + strangers] == [False, False, True, True, False]
+    connections.prove(strangers[-1])
+    connections.mark(known[0], is_working=True)
+    connections.mark(known[0], is_working=False)
+    assert connections.admit(sockets(), "a")
+    assert [is_shut(each) for each in known] == [False, True]
+
+
+def test_what_stands_for_a_connection_can_be_replaced(
+    sockets: Callable[[], socket.socket],
+) -> None:
+    """With its place; what had to give way meanwhile has none."""
+    connections = Connections(1)
+    plain, secured, other = sockets(), sockets(), sockets()
+    assert connections.admit(plain)
+    connections.replace(plain, secured)
+    assert connections.admit(other)
+    assert is_shut(secured)
+    with pytest.raises(ConnectionAbortedError):
+        connections.replace(secured, plain)
+    assert len(connections) == 1
+
+
+def test_a_thousand_silent_connections_beside_ten_scrapers(start: Start) -> None:
+    """Every scrape is answered, on connections that stay, from before the flood and after."""
+    server = start(request_timeout_seconds=300.0)
+    port = int(server.addresses[0].rpartition(":")[2])
+    with ExitStack() as stack:
+        scrapers = [
+            stack.enter_context(closing(HTTPConnection("127.0.0.1", port, timeout=20)))
+            for _ in range(10)
+        ]
+
+        def scrape() -> list[int]:
+            statuses = []
+            for scraper in scrapers:
+                scraper.request("GET", "/metrics")
+                with scraper.getresponse() as response:
+                    response.read()
+                    statuses.append(response.status)
+            return statuses
+
+        assert scrape() == [200] * 10
+        sockets = [scraper.sock for scraper in scrapers]
+        for number in range(1000):
+            stack.enter_context(connect(server, f"127.0.1.{number % 3 + 1}"))
+        for _ in range(3):
+            assert scrape() == [200] * 10
+        assert [scraper.sock for scraper in scrapers] == sockets
+
+
+def test_requests_that_come_at_once_are_answered_in_order(start: Start) -> None:
+    """A hundred in one packet, each with its own answer."""
+    with connect(start()) as connection:
+        connection.sendall(
+            REQUEST * 99 + REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        )
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    assert answer.count(b"HTTP/1.1 200 OK\r\n") == answer.count(b"healthy\n") == 100
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1\r\n" + b"A: " + b"b" * 70000,
+        b"GET / HTTP/1.1\r\n" + (b"A: " + b"b" * 3000 + b"\r\n") * 30,
+    ],
+)
+def test_a_huge_head_is_not_read_to_its_end(start: Start, head: bytes) -> None:
+    """One long line, or many that are long together."""
+    with connect(start()) as connection:
+        connection.sendall(head + b"\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        try:
+            assert connection.recv(100).startswith(b"HTTP/1.1 431 ")
+        except ConnectionResetError:
+            return  # What was not read took the answer with it.
+
+
+class _Drip:
+    """A client that sends a header a second, for ever."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def readline(self, limit: int) -> bytes:
+        self.now += 1.0
+        return b"A: b\r\n"[:limit]
+
+
+def test_a_slow_head_has_a_deadline_as_a_whole() -> None:
+    """However many lines come, each in time."""
+    drip = _Drip()
+    head = RequestHead(drip, 65536, 10.0, lambda: drip.now)  # type: ignore[arg-type]
+    assert [head.readline(1000) for _ in range(11)] == [b"A: b\r\n"] * 11
+    with pytest.raises(TimeoutError):
+        head.readline(1000)

@@ -1,0 +1,63 @@
+"""What an autoscaler is told of a workload's load, and when it is told nothing."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from publish_reports import full_report
+from rightsizer.domain.report import Report
+from rightsizer.domain.units import nanoseconds
+from rightsizer.domain.workload import Holding, Workload, WorkloadKind
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.web.load import load_response
+
+CHAT = Workload(
+    "kubernetes/production/chat", WorkloadKind.KUBERNETES, "chat", namespace="production"
+)
+
+
+def held(report: Report, count: int = 2) -> Report:
+    """The report with its first GPUs held by one service."""
+    holding = (Holding(CHAT, 1.0),)
+    devices = [
+        replace(device, holdings=holding if at < count else ())
+        for at, device in enumerate(report.devices)
+    ]
+    return replace(report, devices=tuple(devices))
+
+
+def asked(report: Report | None, age_seconds: float = 0.0, **named: str) -> tuple[int, Any]:
+    """Status and answer."""
+    now = (0 if report is None else report.wall_time) + nanoseconds(age_seconds)
+    usual = {"namespace": "production", "workload": "chat"}
+    response = load_response(report, now, FreshnessSettings(), **(usual | named))
+    text = response.body.decode()
+    return response.status, json.loads(text) if response.status == 200 else text
+
+
+def test_load_is_the_sum_over_its_gpus() -> None:
+    """In GPUs' worth; what no engine tells is null."""
+    report = held(full_report())
+    status, found = asked(report)
+    busy = [device.signals["gpu_busy"] for device in report.devices[:2]]  # type: ignore[index]
+
+    assert status == 200
+    assert found["devices"] == 2
+    assert abs(found["gpu_busy_ratio"] - sum(busy)) < 1e-3
+    assert found["requests_waiting"] is None
+
+
+def test_stale_reading_is_no_load() -> None:
+    """A frozen value must not hold, or end, anybody's replicas."""
+    status, text = asked(held(full_report()), age_seconds=3600.0)
+
+    assert (status, text.strip()) == (503, "2 of 2 GPUs give no fresh reading")
+
+
+def test_workload_that_is_not_there_is_not_idle() -> None:
+    """Nor one of another namespace, nor any before the first sample."""
+    report = held(full_report())
+
+    assert asked(report, workload="other")[0] == 404
+    assert asked(report, namespace="")[0] == 404
+    assert asked(None)[0] == 404

@@ -1,0 +1,178 @@
+"""Passwords: who is right, what it costs, and what those who guess can do to others."""
+
+import threading
+from typing import Final
+
+import bcrypt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_process import eventually
+from rightsizer.publish.web.toolkit.limiter import RateLimiter
+from rightsizer.publish.web.toolkit.password_settings import PasswordSettings
+from rightsizer.publish.web.toolkit.passwords import Passwords, Verdict
+from rightsizer.publish.web.toolkit.turns import Turns
+from rightsizer.publish.web.toolkit.web_config import RateLimit
+
+USERS: Final = {
+    "alice": bcrypt.hashpw(b"secret", bcrypt.gensalt(4)),
+    "bob": bcrypt.hashpw(b"other", bcrypt.gensalt(4)).replace(b"$2b$", b"$2y$"),
+}
+HERE: Final = "192.0.2.1"
+
+
+class Desk:
+    """Passwords whose clock ticks a tenth of a second a look, and whose rests take no time."""
+
+    def __init__(self, **options: float) -> None:
+        self.pauses: list[float] = []
+        self.looks = 0
+        settings = PasswordSettings(**options)  # type: ignore[arg-type] # Each has its own.
+        self.passwords = Passwords(settings, clock=self._look, pause=self.pauses.append)
+
+    def _look(self) -> float:
+        self.looks += 1
+        return self.looks / 10.0
+
+    def check(self, name: str, password: str, client: str = HERE) -> Verdict:
+        """One check."""
+        return self.passwords.check(USERS, name, password.encode(), client)
+
+
+@pytest.mark.parametrize(
+    ("name", "password", "verdict"),
+    [
+        ("alice", "secret", Verdict.RIGHT),
+        ("bob", "other", Verdict.RIGHT),
+        ("alice", "other", Verdict.WRONG),
+        ("carol", "secret", Verdict.WRONG),
+        ("", "", Verdict.WRONG),
+        ("alice", "secret\0", Verdict.WRONG),
+        ("alice", "s" * 100, Verdict.WRONG),
+    ],
+)
+def test_who_is_right(name: str, password: str, verdict: Verdict) -> None:
+    """A name and its own password, and nothing else; asked again, the answer is the same."""
+    desk = Desk()
+    assert [desk.check(name, password) for _ in range(2)] == [verdict, verdict]
+
+
+def test_a_verdict_is_remembered() -> None:
+    """The hash is worked out once for each of name, hash and password, right or wrong."""
+    desk = Desk()
+    for _ in range(3):
+        desk.check("alice", "secret")
+        desk.check("alice", "wrong")
+    assert desk.looks == 1 + 2
+    assert len(desk.pauses) == 1
+
+
+def test_a_new_hash_asks_again() -> None:
+    """Who was right before his password was changed is so no more."""
+    desk = Desk()
+    assert desk.check("alice", "secret") is Verdict.RIGHT
+    changed = {"alice": USERS["bob"]}
+    assert desk.passwords.check(changed, "alice", b"secret", HERE) is Verdict.WRONG
+    assert desk.passwords.check({"bob": USERS["bob"]}, "alice", b"secret", HERE) is Verdict.WRONG
+
+
+def test_a_wrong_password_is_followed_by_a_rest() -> None:
+    """Guesses take no more than a share of a core; a right password is answered at once."""
+    desk = Desk(share_ratio=0.1, pause_maximum_seconds=2.0)
+    desk.check("alice", "secret")
+    assert desk.pauses == []
+    desk.check("alice", "wrong")
+    assert desk.pauses == [pytest.approx(0.9)]
+
+
+def test_a_name_that_nobody_has_costs_the_same() -> None:
+    """A hash is worked out for it, of the cost of the others, and it is followed by the rest."""
+    desk = Desk()
+    desk.check("carol", "x")
+    assert (desk.looks, len(desk.pauses)) == (2, 1)
+
+
+def test_guesses_make_nobody_forgotten() -> None:
+    """However many there were, whoever was right is answered from memory."""
+    desk = Desk(remembered_maximum=3)
+    desk.check("alice", "secret")
+    looks = desk.looks
+    for number in range(10):
+        desk.check("alice", f"guess {number}")
+    guessed = desk.looks
+    assert desk.check("alice", "secret") is Verdict.RIGHT
+    assert (looks, desk.looks) == (1, guessed)
+
+
+def test_while_a_guess_rests_those_who_are_known_pass() -> None:
+    """One address guesses, and fills its part of the queue; others wait their turn, or do not."""
+    resting, go_on = threading.Event(), threading.Event()
+
+    def rest(_: float) -> None:
+        resting.set()
+        assert go_on.wait(20)
+
+    passwords = Passwords(PasswordSettings(waiting_per_client=1, wait_seconds=20.0), pause=rest)
+    assert passwords.check(USERS, "alice", b"secret", HERE) is Verdict.RIGHT
+    verdicts: list[Verdict] = []
+    there = "203.0.113.7"
+
+    def guess(password: bytes, client: str = there) -> threading.Thread:
+        thread = threading.Thread(
+            target=lambda: verdicts.append(passwords.check(USERS, "bob", password, client))
+        )
+        thread.start()
+        return thread
+
+    threads = [guess(b"one")]
+    assert resting.wait(20)
+    # Its turn is not over; one more may wait from there, and others are told to come again.
+    threads += [guess(b"two"), guess(b"three")]
+    eventually(lambda: verdicts)
+    assert verdicts == [Verdict.BUSY]
+    assert passwords.check(USERS, "alice", b"secret", there) is Verdict.RIGHT
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert passwords.check(USERS, "bob", b"other", HERE) is Verdict.RIGHT
+
+
+def test_turns_are_handed_out_to_so_many() -> None:
+    """One has the turn, some wait, the rest have none; who waits too long has none either."""
+    turns = Turns(waiting_maximum=2, waiting_per_client=1, wait_seconds=0.01)
+    with (
+        turns.turn("a") as first,
+        turns.turn("b") as second,
+        turns.turn("c") as third,
+        turns.turn("d") as fourth,
+    ):
+        assert (first, second, third, fourth) == (True, False, False, False)
+    with turns.turn("d") as again:
+        assert again
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0.0, 3.0)), max_size=40))
+def test_a_limit_holds_over_any_time(asked: list[tuple[str, float]]) -> None:
+    """Of one address no more are let through than the burst and one for each interval."""
+    now = 0.0
+    limiter = RateLimiter(lambda: now)
+    limit = RateLimit(1.0, 3)
+    passed: dict[str, list[float]] = {"a": [], "b": []}
+    for client, pause in asked:
+        now += pause
+        if limiter.allows(limit, client):
+            passed[client].append(now)
+        else:
+            assert len(passed[client]) >= 3
+    for times in passed.values():
+        for start, since in enumerate(times):
+            for end in range(start, len(times)):
+                assert end - start + 1 <= 3 + (times[end] - since) + 1e-6
+
+
+def test_no_limit_lets_all_through() -> None:
+    """As long as the file asks for none."""
+    limiter = RateLimiter(lambda: 0.0)
+    assert all(limiter.allows(None, HERE) for _ in range(100))

@@ -1,0 +1,308 @@
+"""Webhooks over real sockets: what is sent, when, how often, and what never is."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from advice_events import NOW, SECOND, event
+from rightsizer.config.loader import load_file
+from rightsizer.config.schema import schema
+from rightsizer.domain.advice import AdviceEventKind
+from rightsizer.domain.errors import ConfigurationError
+from rightsizer.domain.finding import Reason, Severity
+from rightsizer.domain.settings import setting
+from rightsizer.edge.database import Database
+from rightsizer.publish.webhook.outbox import (
+    WEBHOOK_OUTBOX_SCHEMA,
+    SqliteWebhookOutbox,
+)
+from rightsizer.publish.webhook.settings import WebhookFormat, WebhookSettings
+from webhook_desk import QUICK, Desk, severe, to
+from webhook_server import webhook_server
+
+OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+
+
+def test_a_change_is_one_request_with_the_whole_advice() -> None:
+    """What, when, where, and a name for the delivery by which a receiver tells a repetition."""
+    with webhook_server() as inbox:
+        report = Desk(to(f"{inbox.url}/hook/?key=1")).send(event(OPENED))
+    (body,) = inbox.bodies
+
+    assert inbox.paths == ["/hook/?key=1"]
+    assert {name: body[name] for name in ("version", "event", "node", "time")} == {
+        "version": 1,
+        "event": "opened",
+        "node": "node-1",
+        "time": NOW / SECOND,
+    }
+    assert body["delivery"] == f"a1b2c3-opened-{NOW}"
+    assert (body["advice"]["id"], body["advice"]["state"]) == ("a1b2c3", "active")
+    assert (report.sent, report.failed, report.pending) == (1, 0, 0)
+
+
+def test_offering_asks_nobody() -> None:
+    """The recommender never waits for a receiver."""
+    with webhook_server() as inbox:
+        Desk(to(inbox.url)).webhooks.offer([event(OPENED)])
+
+    assert inbox.paths == []
+
+
+@pytest.mark.parametrize("fault", ["500", "503", "404", "401", "cut"])
+def test_a_fault_delays_and_loses_nothing(fault: str) -> None:
+    """The changes wait in their order; whoever took one and broke off can tell the second."""
+    with webhook_server() as inbox:
+        inbox.faults = [fault]
+        desk = Desk(to(inbox.url))
+        failed = desk.send(event(OPENED, id="a"), event(OPENED, id="b"))
+        desk.wait(61)
+        mended = desk.send()
+    names = [body["advice"]["id"] for body in inbox.bodies]
+
+    assert (failed.failed, failed.pending) == (1, 2)
+    assert failed.trouble is not None
+    assert (mended.sent, mended.pending, mended.trouble) == (2, 0, None)
+    assert list(dict.fromkeys(names)) == ["a", "b"]
+    assert len({body["delivery"] for body in inbox.bodies}) == 2
+    assert len(desk.told) == 1
+
+
+def test_an_answer_that_is_no_json_is_an_answer() -> None:
+    """Many receivers say `ok`, or a page of thanks."""
+    with webhook_server() as inbox:
+        inbox.faults = ["html"]
+        report = Desk(to(inbox.url)).send(event(OPENED))
+
+    assert (report.sent, report.pending) == (1, 0)
+
+
+def test_what_is_refused_for_what_it_says_does_not_stop_the_others() -> None:
+    """It is given up and counted."""
+    with webhook_server() as inbox:
+        inbox.faults = ["422"]
+        desk = Desk(to(inbox.url))
+        report = desk.send(event(OPENED, id="a"), event(OPENED, id="b"))
+
+    assert [body["advice"]["id"] for body in inbox.bodies] == ["b"]
+    assert (report.dropped, report.pending) == (1, 0)
+    assert "refused a change of advice" in desk.told[0]
+
+
+def test_a_receiver_that_fails_is_left_alone_for_longer_each_time() -> None:
+    """After the second failure a minute, then two, up to the limit that is set."""
+    with webhook_server() as inbox:
+        inbox.faults = ["500"] * 4
+        desk = Desk(to(inbox.url, pause_seconds=100.0))
+        desk.send(event(OPENED))
+        asked = []
+        for _ in range(8):
+            desk.wait(30)
+            desk.send()
+            asked.append(len(inbox.paths))
+
+    assert asked == [2, 2, 3, 3, 3, 3, 4, 4]
+
+
+def test_a_receiver_that_asks_for_patience_has_it() -> None:
+    """`Retry-After` beyond what a request waits is a pause."""
+    with webhook_server() as inbox:
+        inbox.faults, inbox.retry_after = ["429"], "600"
+        desk = Desk(to(inbox.url))
+        desk.send(event(OPENED))
+        desk.wait(599)
+        early = desk.send()
+        desk.wait(2)
+        late = desk.send()
+
+    assert (early.pending, late.pending) == (1, 0)
+
+
+def test_one_receiver_that_is_away_keeps_nothing_from_another() -> None:
+    """Each has its own queue; both are told in the end."""
+    with webhook_server() as inbox:
+        desk = Desk(to("http://127.0.0.1:9/hook"), to(inbox.url))
+        desk.send(event(OPENED))
+        away, there = desk.webhooks.reports
+
+    assert (away.pending, there.pending) == (1, 0)
+    assert len(inbox.bodies) == 1
+
+
+def test_what_waits_survives_a_restart(tmp_path: Path) -> None:
+    """A receiver that is back a day later learns of what another process saw."""
+    with Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA]) as database:
+        with webhook_server() as inbox:
+            settings = to(inbox.url)
+        Desk(settings, outbox=SqliteWebhookOutbox(database)).send(event(OPENED))
+    port = int(settings.url.rpartition(":")[2])
+    with (
+        Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA]) as database,
+        webhook_server(port=port) as inbox,
+    ):
+        report = Desk(settings, outbox=SqliteWebhookOutbox(database)).send()
+
+    assert [body["advice"]["id"] for body in inbox.bodies] == ["a1b2c3"]
+    assert report.pending == 0
+
+
+def test_what_waits_for_nobody_any_more_is_dropped(tmp_path: Path) -> None:
+    """A webhook that left the configuration leaves the database."""
+    with Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA]) as database:
+        outbox = SqliteWebhookOutbox(database)
+        Desk(to("http://127.0.0.1:9"), outbox=outbox).send(event(OPENED))
+        Desk(to("http://127.0.0.1:9/other"), outbox=outbox)
+        with database.transaction() as connection:
+            (left,) = connection.execute("SELECT count(*) FROM webhook_outbox").fetchone()
+
+    assert left == 0
+
+
+def test_what_is_told_twice_is_sent_once() -> None:
+    """An agent that died before it knew that it had told says it again."""
+    with webhook_server() as inbox:
+        desk = Desk(to(inbox.url))
+        desk.webhooks.offer([event(OPENED)])
+        desk.send(event(OPENED))
+
+    assert len(inbox.bodies) == 1
+
+
+def test_the_outbox_is_bounded() -> None:
+    """While nobody takes them, the oldest changes give way, and are counted."""
+    desk = Desk(to("http://127.0.0.1:9", outbox_maximum=3))
+    report = desk.send(*(event(OPENED, id=f"n{index}") for index in range(5)))
+
+    assert (report.dropped, report.pending) == (2, 3)
+
+
+def test_only_what_is_asked_for_is_sent() -> None:
+    """By reason, by severity, and without endings."""
+    with webhook_server() as inbox:
+        settings = to(
+            inbox.url,
+            reasons=(Reason.IDLE_HELD,),
+            minimum_severity=Severity.HIGH,
+            send_resolved=False,
+        )
+        other = replace(event(OPENED, id="other").advice.finding, reasons=(Reason.HIDDEN_STALL,))
+        stall = event(OPENED, id="other")
+        Desk(settings).send(
+            event(OPENED, id="low"),
+            severe(event(OPENED, id="high"), Severity.HIGH),
+            severe(event(CLOSED, id="high"), Severity.HIGH),
+            severe(replace(stall, advice=replace(stall.advice, finding=other)), Severity.CRITICAL),
+        )
+
+    assert [(body["event"], body["advice"]["id"]) for body in inbox.bodies] == [("opened", "high")]
+
+
+def test_secrets_are_read_anew_and_never_told(tmp_path: Path) -> None:
+    """Token, headers and the address itself, though the receiver echoes all of them."""
+    for name, text in {"token": "t0ken", "headers": "# keys\nX-Api-Key: k3y\n"}.items():
+        (tmp_path / name).write_text(text)
+    with webhook_server() as inbox:
+        (tmp_path / "url").write_text(f"{inbox.url}/services/s3cret?sig=q3ry\n")
+        settings = WebhookSettings(
+            url_file=str(tmp_path / "url"),
+            token_file=str(tmp_path / "token"),
+            headers_file=str(tmp_path / "headers"),
+            name="chat",
+            http=QUICK,
+        )
+        inbox.faults = ["500"]
+        desk = Desk(settings)
+        failed = desk.send(event(OPENED))
+        (tmp_path / "token").write_text("t0ken2")
+        desk.wait(61)
+        desk.send()
+    told = " ".join([*desk.told, str(failed)])
+
+    assert "chat: " in told
+    assert not [secret for secret in ("t0ken", "k3y", "s3cret", "q3ry") if secret in told]
+    assert [each["Authorization"] for each in inbox.headers] == ["Bearer t0ken", "Bearer t0ken2"]
+    assert inbox.headers[0]["X-Api-Key"] == "k3y"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("token", "two words", "does not hold a token"),
+        ("headers", "X-Key: a\nno header\n", "headers:2: not a header"),
+        ("headers", "Bad Name: a\n", "no header may hold"),
+        ("url", "ftp://x/s3cret", "not an address"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_without_its_content(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    """Nothing is sent, and what waits is kept."""
+    (tmp_path / name).write_text(text)
+    files = {f"{name}_file": str(tmp_path / name)}
+    address = {} if name == "url" else {"url": "http://127.0.0.1:9"}
+    desk = Desk(WebhookSettings(**address, **files, http=QUICK))
+    report = desk.send(event(OPENED))
+
+    assert report.pending == 1
+    assert said in desk.told[0]
+    assert text not in desk.told[0]
+    assert "s3cret" not in desk.told[0]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"url": "http://a", "url_file": "b"},
+        {"url": "hooks.example.org"},
+        {"url": "http://u:p@h/"},
+        {"url": "http://h:x/"},
+    ],
+)
+def test_an_address_that_nobody_can_use_is_refused(facts: dict[str, str]) -> None:
+    """When the configuration is read, and without its secret part."""
+    with pytest.raises(ValueError, match=r"url|address") as refused:
+        WebhookSettings(**facts)
+
+    assert "u:p" not in str(refused.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What the configuration has of webhooks."""
+
+    webhooks: tuple[WebhookSettings, ...] = setting((), help="Where advice is sent.")
+
+
+def test_a_configuration_file_holds_them(tmp_path: Path) -> None:
+    """As a list; a webhook without an address is refused at its line."""
+    file = tmp_path / "rightsizer.yaml"
+    file.write_text(
+        "webhooks:\n  - url: https://am.example.org\n    format: alertmanager\n"
+        "    reasons: [IdleHeld]\n    minimum_severity: high\n    resend: 30s\n"
+    )
+    (found,) = load_file(Tree, file).webhooks
+    file.write_text("webhooks:\n  - format: json\n")
+    with pytest.raises(ConfigurationError, match=r"rightsizer.yaml:2.*url or url_file"):
+        load_file(Tree, file)
+
+    assert (found.format, found.reasons, found.resend_seconds) == (
+        WebhookFormat.ALERTMANAGER,
+        (Reason.IDLE_HELD,),
+        30.0,
+    )
+    assert schema(Tree)["properties"]["webhooks"]["type"] == ["array", "null"]
+
+
+def test_metrics_name_each_webhook_once() -> None:
+    """By its host where it has no name, with a number where two have the same."""
+    twice = to("http://127.0.0.1:9/a"), to("http://127.0.0.1:9/b"), to("http://h/c", name="chat")
+    webhooks = Desk(*twice).webhooks
+
+    assert set(webhooks.gauges()) == {
+        'rightsizer_webhooks_pending{webhook="127.0.0.1:9"}',
+        'rightsizer_webhooks_pending{webhook="127.0.0.1:9 2"}',
+        'rightsizer_webhooks_pending{webhook="chat"}',
+    }
+    assert len(webhooks.counters()) == 9

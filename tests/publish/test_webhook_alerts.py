@@ -1,0 +1,109 @@
+"""An Alertmanager over real sockets: what it is told of, how often, and of which end."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advice_events import NOW, SECOND, event
+from rightsizer.domain.advice import AdviceEventKind, AdviceState
+from rightsizer.domain.finding import Severity
+from rightsizer.publish.webhook.alert import alert_of
+from webhook_desk import MINUTE, Desk, alerts_to, severe
+from webhook_server import alert_faults, webhook_server
+
+OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+
+
+def test_an_alertmanager_is_told_of_what_fires_again_and_again() -> None:
+    """Until it has ended, and each time with an end that lies four times ahead."""
+    with webhook_server(is_alertmanager=True) as inbox:
+        desk = Desk(alerts_to(inbox.url, external_url="http://node-1:19400/"), start=NOW + MINUTE)
+        desk.advice = [severe(event(OPENED), Severity.HIGH).advice]
+        desk.send(event(OPENED))
+        desk.wait(60)
+        desk.send()
+    first, second = (alert for body in inbox.bodies for alert in body)
+
+    assert first["labels"] == second["labels"]
+    assert first["labels"] == {
+        "alertname": "RightsizerAdvice",
+        "advice": "a1b2c3",
+        "finding": "idle",
+        "reason": "IdleHeld",
+        "action": "scale_to_zero",
+        "severity": "warning",
+        "instance": "node-1",
+        "workload": "team-a/notebook",
+    }
+    assert first["startsAt"] == second["startsAt"] == "2026-09-21T14:13:20.000Z"
+    assert (first["endsAt"], second["endsAt"]) == (
+        "2026-09-21T14:18:20.000Z",
+        "2026-09-21T14:19:20.000Z",
+    )
+    assert first["generatorURL"] == "http://node-1:19400/api/v1/advice/a1b2c3"
+    assert "held idle for 6 h" in first["annotations"]["description"]
+
+
+@pytest.mark.parametrize("state", [AdviceState.SUCCEEDED, AdviceState.EXPIRED, AdviceState.SNOOZED])
+def test_an_alertmanager_is_told_of_the_end_for_a_while(state: AdviceState) -> None:
+    """For a quarter of an hour, so that one that was away learns of it; then no more."""
+    closed = event(CLOSED, state=state, time=NOW + MINUTE).advice
+    with webhook_server(is_alertmanager=True) as inbox:
+        desk = Desk(alerts_to(inbox.url), start=NOW + 2 * MINUTE)
+        desk.advice = [closed]
+        desk.send()
+        desk.wait(1200)
+        desk.send()
+    (alert,) = (alert for body in inbox.bodies for alert in body)
+
+    assert alert["endsAt"] == "2026-09-21T14:14:20.000Z"
+    assert alert["annotations"]["state"] == state
+
+
+def test_an_alertmanager_that_was_away_learns_the_present() -> None:
+    """Nothing has to be kept for it: the next run tells of all that fires."""
+    with webhook_server(is_alertmanager=True) as inbox:
+        inbox.faults = ["503"]
+        desk = Desk(alerts_to(inbox.url))
+        desk.advice = [event(OPENED, id=f"n{index:03}").advice for index in range(150)]
+        away = desk.send(*(event(OPENED),) * 3)
+        desk.wait(61)
+        there = desk.send()
+
+    assert (away.failed, away.pending) == (1, 0)
+    assert (there.sent, there.failed) == (3, 1)
+    assert len(inbox.alerts) == 150
+
+
+def test_an_alertmanager_may_be_spared_the_endings() -> None:
+    """The alert then ends by itself, four missed messages later."""
+    with webhook_server(is_alertmanager=True) as inbox:
+        desk = Desk(alerts_to(inbox.url, send_resolved=False))
+        desk.advice = [event(CLOSED, state=AdviceState.EXPIRED).advice]
+        desk.send()
+
+    assert inbox.bodies == []
+
+
+@given(
+    states=st.lists(st.sampled_from(AdviceState), max_size=6),
+    severities=st.lists(st.sampled_from(Severity), max_size=6),
+    age=st.integers(0, 4000),
+)
+def test_every_alert_is_one_that_alertmanager_takes(
+    states: list[AdviceState], severities: list[Severity], age: int
+) -> None:
+    """Whatever the advice: times in order, no empty label, and never a page at night."""
+    inbox_faults = []
+    desk = Desk(alerts_to("http://127.0.0.1:9"), start=NOW + age * SECOND)
+    desk.advice = [
+        severe(event(OPENED, id=f"n{index}", state=state), severity).advice
+        for index, (state, severity) in enumerate(zip(states, severities, strict=False))
+    ]
+    for advice in desk.advice:
+        alert = alert_of(
+            advice, desk.clock.wall_time(), node="n", external_url="", resend_seconds=60.0
+        )
+        inbox_faults += list(alert_faults(alert))
+        assert alert["labels"]["severity"] in ("info", "warning")
+    assert inbox_faults == []

@@ -1,0 +1,152 @@
+"""The API's single pieces of advice: explained to anybody, changed on the node alone."""
+
+import json
+from http import HTTPStatus
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from advice_book import Book
+from advice_events import NOW
+from rightsizer.domain.advice import AdviceState
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web.message import Peer, Request, Response
+from rightsizer.publish.web.page import Page
+from rightsizer.publish.web.routes import Site
+from rightsizer.publish.web.view import FitSettings
+from rightsizer.runtime.advice_control import AdviceRoutes
+from rightsizer.runtime.settings import RuleTree
+
+PEER: Final = Peer(pid=4711, uid=1000, gid=100)
+
+
+class Desk:
+    """A site with these routes and the book behind them."""
+
+    def __init__(self) -> None:
+        self.book = Book()
+        self._site = Site(
+            latest=lambda: None,
+            exposition=Exposition(lambda: None),
+            page=Page(FreshnessSettings(), FitSettings(), 0.0),
+            freshness=FreshnessSettings(),
+            wall_time=lambda: NOW,
+            routes=AdviceRoutes(self.book, RuleTree()).routes,
+        )
+
+    def ask(
+        self, path: str, body: bytes | None = None, peer: Peer | None = PEER
+    ) -> tuple[HTTPStatus, str]:
+        """The status and the text of an answer; a POST where there is a body."""
+        method = "GET" if body is None else "POST"
+        answer: Response = self._site.answer(Request(method, path, body=body or b"", peer=peer))
+        return answer.status, answer.body.decode()
+
+
+def test_anybody_may_have_advice_explained() -> None:
+    """The whole object, the reasoning and the lifecycle."""
+    status, text = Desk().ask("/api/v1/advice/a1b2c3", peer=None)
+    form = json.loads(text)
+
+    assert status == HTTPStatus.OK
+    assert form["advice"]["id"] == "a1b2c3"
+    assert form["lifecycle"]["state"] == "active"
+
+
+@pytest.mark.parametrize(
+    ("verb", "state"),
+    [
+        ("claim", AdviceState.CLAIMED),
+        ("dismiss", AdviceState.DISMISSED),
+        ("snooze", AdviceState.SNOOZED),
+    ],
+)
+def test_who_is_on_the_node_may_act(verb: str, state: AdviceState) -> None:
+    """What is said is handed on as it is, and logged with who said it."""
+    desk = Desk()
+    body = json.dumps({"actor": "ana", "why": "moving\nit", "for": "7d"}).encode()
+    with capture_logs() as logs:
+        status, text = desk.ask(f"/api/v1/advice/a1b2c3/{verb}", body)
+
+    assert status == HTTPStatus.OK
+    assert json.loads(text)["advice"]["state"] == state
+    assert desk.book.acts == [("a1b2c3", state, "ana", "moving it", 7 * 86400.0)]
+    assert [(each["event"], each["actor"]) for each in logs] == [(f"{verb}_requested", "ana")]
+
+
+def test_who_gives_no_name_is_known_by_the_kernel() -> None:
+    """The user at the other end of the socket."""
+    desk = Desk()
+    with capture_logs():
+        desk.ask("/api/v1/advice/a1b2c3/claim", b"{}")
+
+    assert desk.book.acts == [("a1b2c3", AdviceState.CLAIMED, "uid:1000", "", None)]
+
+
+def test_over_tcp_nothing_is_changed() -> None:
+    """The refusal names the remedy."""
+    desk = Desk()
+    status, text = desk.ask("/api/v1/advice/a1b2c3/claim", b"{}", peer=None)
+
+    assert status == HTTPStatus.FORBIDDEN
+    assert "path.api_socket" in text
+    assert desk.book.acts == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("a1b2c4/claim", HTTPStatus.NOT_FOUND, "did you mean a1b2c3?"),
+        ("zzzzzz/claim", HTTPStatus.NOT_FOUND, "open is a1b2c3"),
+        ("d4e5f6/claim", HTTPStatus.CONFLICT, "closed already: dismissed by ana"),
+        ("%2e%2e/claim", HTTPStatus.NOT_FOUND, "there is no advice '..'"),
+        ("a1b2c3/approve", HTTPStatus.NOT_FOUND, "there is nothing at"),
+        ("/claim", HTTPStatus.NOT_FOUND, "there is nothing at"),
+    ],
+)
+def test_what_cannot_be_acted_on_is_told(path: str, status: HTTPStatus, said: str) -> None:
+    """Ids that look like it, who closed it, or that there is no such path."""
+    desk = Desk()
+    found, text = desk.ask(f"/api/v1/advice/{path}", b"{}")
+
+    assert found == status
+    assert said in text
+    assert desk.book.acts == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"[]", "no JSON object"),
+        (b"{", "not JSON"),
+        (b'{"who": "x"}', "'who' is not a field; choose from actor, why, for"),
+        (b'{"why": 3}', "why: 3 is no text"),
+        (b'{"for": 7}', "write it like '7d'"),
+        (b'{"for": "0s"}', "is not between"),
+        (b'{"for": "2y"}', "is not between"),
+        (json.dumps({"why": "x" * 1001}).encode(), "longer than 1000"),
+    ],
+)
+def test_a_body_that_is_wrong_is_refused(body: bytes, said: str) -> None:
+    """By the name of the field, before anything is done."""
+    desk = Desk()
+    status, text = desk.ask("/api/v1/advice/a1b2c3/claim", body)
+
+    assert status == HTTPStatus.BAD_REQUEST
+    assert said in text
+    assert desk.book.acts == []
+
+
+@given(name=st.text(max_size=30), body=st.binary(max_size=60) | st.text(max_size=60))
+def test_no_request_breaks_it(name: str, body: bytes | str) -> None:
+    """Whatever comes, the answer is an ordinary one."""
+    raw: Any = body if isinstance(body, bytes) else json.dumps({"why": body}).encode()
+    path = "".join(char if char.isalnum() else f"%{ord(char) % 256:02x}" for char in name)
+    with capture_logs():
+        status, _ = Desk().ask(f"/api/v1/advice/{path}/snooze", raw)
+
+    assert status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)

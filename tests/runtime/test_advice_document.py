@@ -1,0 +1,72 @@
+"""docs/advice.md: its examples load, its commands exist, and no state or factor goes untold."""
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rightsizer.cli.main import COMMANDS
+from rightsizer.config.loader import load
+from rightsizer.domain.advice import AdviceEventKind, AdviceState
+from rightsizer.domain.finding import Reason, Severity
+from rightsizer.domain.metric import METRICS
+from rightsizer.domain.workload import Allocator, WorkloadClass
+from rightsizer.publish.webhook.settings import WebhookFormat
+from rightsizer.runtime.settings import Settings
+
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "advice.md").read_text(encoding="utf-8")
+BLOCKS: Final = re.findall(r"```(\w*)\n(.*?)```", PAGE, flags=re.DOTALL)
+YAML: Final = [text for language, text in BLOCKS if language == "yaml"]
+
+
+@pytest.mark.parametrize("text", YAML, ids=lambda text: text.split(":")[0])
+def test_every_example_is_a_configuration(text: str) -> None:
+    """It loads as it stands, and changes something."""
+    assert load(Settings, text, "docs/advice.md") != Settings()
+
+
+def test_the_policies_say_what_the_page_says_of_them() -> None:
+    """The first that fits decides; what is ignored is so for a reason and until a day."""
+    (text,) = (text for text in YAML if "policies:" in text)
+    settings = load(Settings, text, "docs/advice.md")
+    chat, nightly, *others = settings.policies_here
+
+    assert (chat.class_, chat.allocator) == (WorkloadClass.SERVING, Allocator.GROWING)
+    assert chat.thresholds.idle.serving_seconds == 4 * 3600.0
+    assert nightly.ignore[0].reasons == (Reason.IDLE_HELD, Reason.IDLE_EMPTY)
+    assert [each.class_ for each in others] == [WorkloadClass.STANDBY, WorkloadClass.SERVING]
+
+
+def test_every_command_is_one_of_ours() -> None:
+    """What stands in a block of the shell can be typed."""
+    shell = "\n".join(text for language, text in BLOCKS if language == "sh")
+    known = {command.name for command in COMMANDS}
+
+    assert set(re.findall(r"(?m)^rightsizer (\S+)", shell)) >= {"advise", "explain", "dismiss"}
+    assert set(re.findall(r"rightsizer ([a-z][\w-]+)", PAGE)) <= known
+
+
+def test_every_metric_is_exported() -> None:
+    """Names of metrics are whole names."""
+    # Without what a wildcard ends, as in `rightsizer_webhook*`.
+    named = set(re.findall(r"\brightsizer_\w+\b(?!\*)", PAGE))
+
+    assert named - METRICS.keys() == set()
+
+
+def test_the_shortened_bodies_are_json() -> None:
+    """A receiver can be tried with them."""
+    change, alert = (json.loads(text) for language, text in BLOCKS if language == "json")
+
+    assert change["advice"]["id"] == alert["labels"]["advice"]
+
+
+def test_no_word_goes_untold() -> None:
+    """States, severities, changes that are told by a point, formats: all are on the page."""
+    points = set(AdviceEventKind) - {AdviceEventKind.OPENED, AdviceEventKind.CLOSED}
+    words = {*AdviceState, *Severity, *points, *WebhookFormat}
+    told = set(re.findall(r"`([\w-]+)`", PAGE))
+
+    assert {str(word) for word in words} - told == set()

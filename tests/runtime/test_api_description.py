@@ -1,0 +1,211 @@
+"""The API's description, held both ways: against the routes, and against what is answered."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, Final
+
+import pytest
+
+from advice_book import OPEN, Book
+from api_schema import UNDERSTOOD, all_schemas, faults, json_schema_of, resolved
+from publish_reports import full_report, node_report
+from publish_stories import NOW
+from readings import EPOCH
+from rightsizer.domain.report import Report
+from rightsizer.edge.clock import FastClock
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web.lifecycle import LifecycleRoutes
+from rightsizer.publish.web.message import Peer, Request, Response
+from rightsizer.publish.web.openapi import openapi_document
+from rightsizer.publish.web.page import Page
+from rightsizer.publish.web.routes import ROUTES, Site
+from rightsizer.publish.web.view import FitSettings
+from rightsizer.runtime.advice_control import AdviceRoutes
+from rightsizer.runtime.control import ControlRoutes
+from rightsizer.runtime.settings import RuleTree
+from rightsizer.telemetry.controls import Controls
+
+METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
+
+
+def site_of(report: Report | None) -> Site:
+    """A site with all the routes that an agent serves."""
+    clock = FastClock(EPOCH)
+    routes = (
+        *ROUTES,
+        *AdviceRoutes(Book(), RuleTree()).routes,
+        *ControlRoutes(Controls(clock), clock, lambda _: None).routes,
+        *LifecycleRoutes(lambda: None, is_enabled=True).routes,
+    )
+    freshness = FreshnessSettings()
+    return Site(
+        latest=lambda: report,
+        exposition=Exposition(lambda: report),
+        page=Page(freshness, FitSettings(), 0.0),
+        freshness=freshness,
+        wall_time=lambda: NOW,
+        routes=routes,
+    )
+
+
+def answered(report: Report | None, path: str, **query: list[str]) -> Response:
+    """The answer to a GET."""
+    return site_of(report).answer(Request("GET", path, query))
+
+
+def test_every_route_is_described_and_nothing_else() -> None:
+    """What is served is written, and what is written is served."""
+    described = {
+        (method.upper(), path)
+        for path, item in openapi_document()["paths"].items()
+        for method in item
+        if method in METHODS
+    }
+    assert described == {(route.method, route.path) for route in site_of(None).routes}
+
+
+def test_what_is_local_is_said_to_be() -> None:
+    """Who reads the description knows what he may not ask over TCP."""
+    paths = openapi_document()["paths"]
+    local = {
+        (method.upper(), path)
+        for path, item in paths.items()
+        for method in item
+        if method in METHODS and "local" in item[method]["tags"]
+    }
+    assert local == {
+        (route.method, route.path)
+        for route in site_of(None).routes
+        if route.is_local or route.path == "/-/reload"
+    }
+
+
+def test_the_document_holds_together() -> None:
+    """References lead somewhere, ids are unique, and schemas use no word that is not checked."""
+    document = openapi_document()
+    assert document["openapi"].startswith("3.1")
+    operations = [
+        item[method] for item in document["paths"].values() for method in item if method in METHODS
+    ]
+    ids = [operation["operationId"] for operation in operations]
+    assert len(ids) == len(set(ids))
+    for operation in operations:
+        for response in operation["responses"].values():
+            assert resolved(response)["description"]
+    found = list(all_schemas())
+    assert len(found) > 300
+    for schema in found:
+        assert set(schema) <= UNDERSTOOD, schema
+        assert resolved(schema) or schema == {}, "a value may be of any kind, a reference may not"
+
+
+def test_examples_are_as_their_schemas_say() -> None:
+    """Whoever copies one gets something true."""
+
+    def examples(part: Any) -> Iterator[Mapping[str, Any]]:
+        if isinstance(part, dict):
+            if "example" in part and "schema" in part:
+                yield part
+            for each in part.values():
+                yield from examples(each)
+        elif isinstance(part, list):
+            for each in part:
+                yield from examples(each)
+
+    found = list(examples(openapi_document()))
+    assert len(found) >= 6
+    assert [list(faults(each["example"], each["schema"])) for each in found] == [[]] * len(found)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [None, node_report(), full_report(), replace(node_report(), devices=(), advice=())],
+    ids=["before-the-first", "node", "full", "empty"],
+)
+@pytest.mark.parametrize("name", ["summary", "strip", "report", "advice"])
+def test_answers_are_as_described(name: str, report: Report | None) -> None:
+    """Strictly: nothing is missing, and nothing is there that is not written."""
+    path = f"/api/v1/{name}"
+    answer = answered(report, path)
+    assert answer.status == HTTPStatus.OK
+    value = json.loads(answer.body)
+    assert list(faults(value, json_schema_of("GET", path))) == []
+
+
+def test_an_explanation_is_as_described() -> None:
+    """One piece of advice with the reasoning behind it."""
+    answer = answered(None, f"/api/v1/advice/{OPEN.id}")
+    schema = json_schema_of("GET", "/api/v1/advice/{id}")
+    assert list(faults(json.loads(answer.body), schema)) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/api/v1/advice/{id}/claim", {"why": "mine"}),
+        ("POST", "/api/v1/advice/{id}/dismiss", {}),
+        ("POST", "/api/v1/advice/{id}/snooze", {"for": "2h"}),
+        ("POST", "/api/v1/release", {"held": "gpus", "for": "30m"}),
+        ("POST", "/api/v1/resume", {}),
+        ("GET", "/api/v1/releases", {}),
+    ],
+)
+def test_what_changes_something_answers_as_described(
+    method: str, path: str, body: dict[str, str]
+) -> None:
+    """Over the local socket."""
+    asked = path.replace("{id}", OPEN.id)
+    peer = Peer(pid=1, uid=0, gid=0)
+    request = Request(method, asked, body=json.dumps(body).encode(), peer=peer)
+    answer = site_of(None).answer(request)
+    assert answer.status == HTTPStatus.OK
+    assert list(faults(json.loads(answer.body), json_schema_of(method, path))) == []
+
+
+@pytest.mark.parametrize("name", ["summary", "strip"])
+def test_a_span_that_there_is_not_is_refused_by_name(name: str) -> None:
+    """The answer says which there are."""
+    answer = answered(node_report(), f"/api/v1/{name}", span=["2h"])
+    assert answer.status == HTTPStatus.BAD_REQUEST
+    assert answer.body.decode() == "span: there is no '2h'; choose from 1h, 6h, 24h, 7d, 30d\n"
+    other = answered(node_report(), f"/api/v1/{name}", spam=["1h"])
+    assert other.status == HTTPStatus.BAD_REQUEST
+    assert b"'spam' is nothing to ask for" in other.body
+
+
+def test_strips_are_of_the_devices_asked_for() -> None:
+    """By patterns of their uuids; a divided GPU has none of its own."""
+    report = node_report()
+    wanted = report.devices[3].device.uuid
+    alone = json.loads(answered(report, "/api/v1/strip", gpu=[f"{wanted[:-2]}*"]).body)
+    assert wanted in {device["uuid"] for device in alone["devices"]}
+    everything = json.loads(answered(report, "/api/v1/strip").body)["devices"]
+    divided = {each.device.uuid for each in report.devices if each.device.has_mig_instances}
+    assert len(everything) == len(report.devices) - 1
+    assert not divided & {device["uuid"] for device in everything}
+    cells = next(device["cells"] for device in everything if device["uuid"] == wanted)
+    assert sum(sum(cell["state_seconds"].values()) for cell in cells) == 86400.0
+
+
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        ({}, {"type": "object", "required": ["a"]}),
+        ({"a": 1}, {"type": "object", "additionalProperties": False}),
+        ({"a": "x"}, {"additionalProperties": {"type": "number"}}),
+        ([1, "x"], {"type": "array", "items": {"type": "integer"}}),
+        (True, {"type": "number"}),
+        (float("nan"), {"type": "number"}),
+        (1.5, {"type": "integer"}),
+        ("x", {"enum": ["y"]}),
+        (2, {"type": "number", "maximum": 1}),
+        (None, {"$ref": "#/components/schemas/State"}),
+        (1, {"oneOf": [{"type": "string"}, {"type": "null"}]}),
+    ],
+)
+def test_what_is_not_as_described_is_found(value: Any, schema: Mapping[str, Any]) -> None:
+    """The check itself works."""
+    assert list(faults(value, schema))

@@ -1,0 +1,367 @@
+"""What the doctor says of machines that lack one thing or another."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from dcgm_exporter import dcgm_exporter
+from grafana_server import TOKEN, grafana_server
+from nvml_driver import FakeDriver, installed
+from readings import TRAINING, gpu, reading, snapshot
+from rightsizer.domain.reading import Missing, Process
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import Down, Snapshot
+from rightsizer.publish.grafana.settings import GrafanaSettings
+from rightsizer.runtime.doctor import CHECKS, Check, Place, Verdict, examine, look
+from rightsizer.runtime.doctor.gpus import (
+    check_counters,
+    check_device_files,
+    check_driver,
+    check_gpu_processes,
+)
+from rightsizer.runtime.doctor.host import (
+    check_clock,
+    check_control_groups,
+    check_memory_limit,
+    check_memory_placement,
+    check_pressure,
+    check_processes,
+    check_topology,
+)
+from rightsizer.runtime.doctor.own import check_history, check_local_socket, check_web_port
+from rightsizer.runtime.doctor.peers import (
+    check_container_engine,
+    check_dcgm,
+    check_grafana,
+    check_kubelet,
+)
+from rightsizer.runtime.settings import Settings, SimulatedSettings
+from rightsizer.telemetry.dcgm.settings import DcgmSettings
+from rightsizer.telemetry.owners.settings import OwnerSettings
+from telemetry.kubelet_server import answer, kubelet, pod
+
+GPU: Final = gpu()
+ANSWERED: Final = replace(
+    reading(GPU, 1.0, TRAINING), processes=(Process(1), Process(4_000_000)), missing={}
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """An empty machine with one GPU that is read."""
+    settings = Settings()
+    path = replace(
+        settings.path,
+        procfs=str(tmp_path / "proc"),
+        sysfs=str(tmp_path / "sys"),
+        api_socket=str(tmp_path / "api.sock"),
+    )
+    history = replace(settings.history, path=str(tmp_path / "history.db"), maximum_size_bytes=2**20)
+    web = replace(settings.web, listen_addresses=("127.0.0.1:0",))
+    settings = replace(settings, path=path, history=history, web=web)
+    return Place(settings, seen(ANSWERED), {}, devices=tmp_path / "dev")
+
+
+def seen(*readings: Any, **facts: Any) -> Snapshot:
+    """What the source reads."""
+    return replace(
+        snapshot(0.0, [GPU], {}),
+        readings={each.uuid: each for each in readings},
+        **facts,
+    )
+
+
+def write(path: Path, text: str = "") -> Path:
+    """A file with its folders."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def without(signals: set[Signal], why: Missing) -> Any:
+    """The reading without some signals."""
+    values = {signal: value for signal, value in TRAINING.items() if signal not in signals}
+    return replace(reading(GPU, 1.0, values), missing=dict.fromkeys(signals, why))
+
+
+def configured(place: Place, **sources: Any) -> Place:
+    """The machine with other sources."""
+    settings = place.settings
+    return replace(place, settings=replace(settings, sources=replace(settings.sources, **sources)))
+
+
+def verdict(check: Check) -> str:
+    """What a check comes to; whatever is not as it should be says what that costs."""
+    if check.verdict in {Verdict.LIMITED, Verdict.MISSING}:
+        assert check.lost
+    else:
+        assert (check.lost, check.remedy) == ("", "")
+    return str(check.verdict)
+
+
+PROFILING: Final = {Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE}
+
+
+def test_device_files(place: Place) -> None:
+    """There, absent, or made up by the simulator."""
+    assert verdict(check_device_files(place)) == "missing"
+    write(place.devices / "nvidiactl")
+    write(place.devices / "nvidia0")
+    found = check_device_files(place)
+    assert (verdict(found), found.found) == ("ok", "nvidiactl, nvidia0")
+    simulated = configured(place, simulated=SimulatedSettings("single-h100"))
+    assert verdict(check_device_files(simulated)) == "unused"
+
+
+def test_driver(place: Place) -> None:
+    """Open, in trouble, or with a device that is down."""
+    assert verdict(check_driver(place)) == "ok"
+    broken = check_driver(replace(place, snapshot=seen(trouble="the module is not loaded")))
+    assert (verdict(broken), broken.found) == ("missing", "the module is not loaded")
+    down = {GPU.uuid: Down(Missing.LOST, "it fell off the bus")}
+    fallen = check_driver(replace(place, snapshot=seen(down=down)))
+    assert verdict(fallen) == "limited"
+    assert "it fell off the bus" in fallen.found
+
+
+@pytest.mark.parametrize(
+    ("why", "remedy"),
+    [
+        (Missing.NOT_SUPPORTED, "sources.dcgm.url"),
+        (Missing.NO_PERMISSION, "NVreg_RestrictProfilingToAdminUsers=0"),
+        (Missing.RELEASED, "rightsizer resume"),
+        (Missing.TIMED_OUT, ""),
+    ],
+)
+def test_profiling_counters(place: Place, why: Missing, remedy: str) -> None:
+    """Without them the tier is told, why, and what helps."""
+    assert verdict(check_counters(place)) == "ok"
+    limited = check_counters(replace(place, snapshot=seen(without(PROFILING, why))))
+    assert verdict(limited) == "limited"
+    assert limited.found == f"devices by tier: power: 1 ({why})"
+    assert remedy in limited.remedy
+    assert bool(limited.remedy) is bool(remedy)
+    assert verdict(check_counters(replace(place, snapshot=seen()))) == "missing"
+
+
+def test_processes_on_gpus(place: Place) -> None:
+    """Told by the driver and shown by procfs, which shows none of the host's in a container."""
+    hidden = check_gpu_processes(place)
+    assert (verdict(hidden), hidden.found[-6:]) == ("limited", "2 of 2")
+    for pid in ("1", "4000000"):
+        (place.procfs / pid).mkdir(parents=True)
+    assert verdict(check_gpu_processes(place)) == "ok"
+    untold = replace(place, snapshot=seen(replace(ANSWERED, processes=None)))
+    assert verdict(check_gpu_processes(untold)) == "missing"
+
+
+def test_host(place: Place) -> None:
+    """Each file that is not there costs what is read from it."""
+    checks = (check_processes, check_pressure, check_topology, check_control_groups)
+    assert [verdict(check(place)) for check in checks] == ["missing"] * 4
+    write(place.procfs / "1/cgroup", "0::/init.scope\n")
+    write(place.procfs / "pressure/cpu")
+    (place.sysfs / "bus/pci/devices/0000:01:00.0").mkdir(parents=True)
+    (place.sysfs / "fs/cgroup/memory").mkdir(parents=True)
+    assert [verdict(check(place)) for check in checks] == ["ok"] * 3 + ["limited"]
+    write(place.sysfs / "fs/cgroup/cgroup.controllers")
+    assert verdict(check_control_groups(place)) == "ok"
+
+
+def test_memory_placement(place: Place) -> None:
+    """It is of no use on one node, and takes a drop-in on several."""
+    nodes = place.sysfs / "devices/system/node"
+    (nodes / "node0").mkdir(parents=True)
+    assert verdict(check_memory_placement(place)) == "unused"
+    (nodes / "node1").mkdir()
+    closed = check_memory_placement(place)
+    assert verdict(closed) == "limited"
+    assert "ptrace.conf" in closed.remedy
+    write(place.procfs / "1/numa_maps")
+    assert verdict(check_memory_placement(place)) == "ok"
+
+
+def test_clock(place: Place) -> None:
+    """A clock at the epoch was never set."""
+    assert verdict(check_clock(place)) == "ok"
+    unset = check_clock(replace(place, snapshot=replace(place.snapshot, wall_time=0)))
+    assert (verdict(unset), unset.found) == ("limited", "1970-01-01")
+
+
+@pytest.mark.parametrize(
+    ("group", "limits", "expected"),
+    [
+        ("0::/a/b", {}, "ok"),
+        ("0::/a/b", {"a/b/memory.max": "max", "a/memory.max": str(2**28)}, "ok"),
+        ("0::/a/b", {"a/b/memory.max": str(2**28), "a/memory.max": str(2**26)}, "limited"),
+        ("4:memory:/a\n2:cpu:/c", {"memory/a/memory.limit_in_bytes": str(2**63 - 4096)}, "ok"),
+        ("4:memory:/a\n2:cpu:/c", {"memory/a/memory.limit_in_bytes": str(2**26)}, "limited"),
+        ("2:cpu:/c", {"c/memory.max": "1"}, "ok"),
+    ],
+)
+def test_memory_limit(place: Place, group: str, limits: dict[str, str], expected: str) -> None:
+    """The tightest of all groups above counts, in either version."""
+    write(place.procfs / "self/cgroup", f"{group}\n")
+    for path, limit in limits.items():
+        write(place.sysfs / "fs/cgroup" / path, f"{limit}\n")
+    assert verdict(check_memory_limit(place)) == expected
+
+
+def test_kubelet(place: Place, tmp_path: Path) -> None:
+    """Absent it is not missed; deaf it is; asked it tells of its pods."""
+    path = tmp_path / "kubelet.sock"
+    asked = configured(place, owners=OwnerSettings(kubelet_socket=str(path), timeout_seconds=2.0))
+    assert verdict(check_kubelet(asked)) == "unused"
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+        deaf = check_kubelet(asked)
+    assert verdict(deaf) == "limited"
+    assert "kubelet.conf" in deaf.remedy
+    path.unlink()
+    with kubelet(path, lambda _: answer(pod("ml", "train-0", ["GPU-0"]))):
+        assert check_kubelet(asked).found == "containers with devices: 1"
+    off = configured(place, owners=OwnerSettings(sources=("session",)))
+    assert check_kubelet(off).found == "switched off"
+
+
+def test_container_engine(place: Place, tmp_path: Path) -> None:
+    """It is asked only where it is configured."""
+    assert verdict(check_container_engine(place)) == "unused"
+    path = str(tmp_path / "docker.sock")
+    asked = configured(place, owners=OwnerSettings(container_socket=path))
+    assert verdict(check_container_engine(asked)) == "limited"
+    with listening(path):
+        assert verdict(check_container_engine(asked)) == "ok"
+
+
+def test_dcgm(place: Place) -> None:
+    """A dcgm-exporter that answers, and one that does not."""
+    assert verdict(check_dcgm(place)) == "unused"
+    with dcgm_exporter("DCGM_FI_DEV_GPU_UTIL 1\n") as exporter:
+        asked = configured(place, dcgm=DcgmSettings(url=exporter.url))
+        assert verdict(check_dcgm(asked)) == "ok"
+        exporter.status = 503
+        assert verdict(check_dcgm(asked)) == "missing"
+
+
+def test_grafana(place: Place, tmp_path: Path) -> None:
+    """A right token, a wrong one, one that cannot be read, and nobody there."""
+    assert verdict(check_grafana(place)) == "unused"
+    token = write(tmp_path / "token", TOKEN)
+
+    def grafana(**settings: Any) -> Check:
+        changed = GrafanaSettings(**settings)
+        return check_grafana(replace(place, settings=replace(place.settings, grafana=changed)))
+
+    with grafana_server() as server:
+        assert verdict(grafana(url=server.url, token_file=str(token))) == "ok"
+        token.write_text("another")
+        wrong = grafana(url=server.url, token_file=str(token))
+        assert verdict(wrong) == "limited"
+        assert "grafana-token.conf" in wrong.remedy
+        assert "another" not in str(wrong)
+        assert verdict(grafana(url=server.url, token_file=str(tmp_path / "none"))) == "limited"
+        assert not server.complaints
+        http = replace(GrafanaSettings().http, tries=1)
+    assert verdict(grafana(url=server.url, token_file=str(token), http=http)) == "missing"
+
+
+def test_history(place: Place, tmp_path: Path) -> None:
+    """Its folder, and room for as much as it may take."""
+    assert verdict(check_history(place)) == "ok"
+
+    def history(**changes: Any) -> Check:
+        settings = place.settings
+        changed = replace(settings, history=replace(settings.history, **changes))
+        return check_history(replace(place, settings=changed))
+
+    assert verdict(history(path="")) == "unused"
+    assert verdict(history(path=str(tmp_path / "none" / "history.db"))) == "missing"
+    assert verdict(history(maximum_size_bytes=2**62)) == "limited"
+    if os.geteuid():
+        tmp_path.chmod(0o500)
+        assert verdict(check_history(place)) == "limited"
+
+
+def test_local_socket(place: Place, tmp_path: Path) -> None:
+    """An agent that answers, none, and no room for one."""
+    assert check_local_socket(place).found.startswith("no agent runs")
+    with listening(place.settings.path.api_socket):
+        assert check_local_socket(place).found.startswith("an agent answers")
+
+    def at(path: str) -> Check:
+        settings = place.settings
+        changed = replace(settings, path=replace(settings.path, api_socket=path))
+        return check_local_socket(replace(place, settings=changed))
+
+    assert verdict(at("")) == "unused"
+    assert verdict(at(str(tmp_path / "none" / "api.sock"))) == "limited"
+
+
+def test_web_port(place: Place) -> None:
+    """Free, taken, not this machine's, or systemd's."""
+
+    def web(**changes: Any) -> Check:
+        settings = place.settings
+        changed = replace(settings, web=replace(settings.web, **changes))
+        return check_web_port(replace(place, settings=changed))
+
+    assert verdict(check_web_port(place)) == "ok"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = web(listen_addresses=(f"127.0.0.1:{taken.getsockname()[1]}",))
+    assert (verdict(found), "is taken" in found.found) == ("ok", True)
+    assert verdict(web(listen_addresses=("192.0.2.1:19400",))) == "missing"
+    assert verdict(web(systemd_socket=True)) == "ok"
+
+
+def test_a_machine_without_a_driver_is_examined(place: Place) -> None:
+    """Every check has an answer, in their order; the driver's says what to do."""
+    driver = FakeDriver()
+    driver.is_loaded = False
+    with installed(driver):
+        found = {check.name: check for check in examine(place.settings, {})}
+    assert len(found) == len(CHECKS)
+    assert "kernel module is not loaded" in found["driver"].found
+    assert list(found)[:2] == ["device files", "driver"]
+
+
+def test_a_simulated_node_is_looked_at_until_its_counters_speak(place: Place) -> None:
+    """The second sample of the profiling counters is waited for, by the agent's own source."""
+    simulated = configured(place, simulated=SimulatedSettings("single-h100")).settings
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        time.sleep(seconds)
+
+    found = look(simulated, wait)
+    assert verdict(check_counters(replace(place, snapshot=found))) == "ok"
+    assert waits
+
+
+@pytest.fixture(autouse=True)
+def _library_as_it_was() -> Iterator[None]:
+    """A simulated scenario puts its library below the bindings."""
+    with installed(FakeDriver()):
+        yield
+
+
+class listening:  # noqa: N801 - it reads as what it does.
+    """A socket with somebody behind it."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._socket = Path(path), socket.socket(socket.AF_UNIX)
+
+    def __enter__(self) -> None:
+        self._socket.bind(str(self._path))
+        self._socket.listen()
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+        self._path.unlink()

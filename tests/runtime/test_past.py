@@ -1,0 +1,101 @@
+"""The book of the past: read outside of the accounts' lock, and no oftener than is seen."""
+
+import threading
+from typing import Final
+
+from readings import EPOCH, HOUR, SECOND, entry, gpu, snapshot
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.accounting.recollection import Recollection
+from rightsizer.accounting.windows import DeviceWindows
+from rightsizer.domain.report import AgentReport
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.span import DEFAULT_SPAN, SPANS
+from rightsizer.domain.state import State
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.past import PastBook
+
+AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
+
+
+class Memory:
+    """Devices that remember, and count how often they are looked at closely."""
+
+    def __init__(self) -> None:
+        self.devices = [DeviceWindows("GPU-0")]
+        self.now = EPOCH
+
+    def live(self, seconds: float, state: State = State.PRODUCTIVE) -> None:
+        """Let time pass in a state."""
+        start = (self.now - EPOCH) / 1e9
+        for device in self.devices:
+            device.add(entry(start, start + seconds, state))
+        self.now += int(seconds * 1e9)
+
+    def look(self) -> tuple[Nanoseconds, tuple[Recollection, ...]]:
+        """What a book asks for."""
+        return self.now, tuple(device.recollection() for device in self.devices)
+
+
+def test_a_span_is_put_together_anew_once_that_can_be_seen() -> None:
+    """A part of a cell later, and not before."""
+    memory = Memory()
+    book = PastBook(memory.look)
+    memory.live(3600.0)
+    first = book(DEFAULT_SPAN)
+    memory.live(5.0)
+    assert book(DEFAULT_SPAN) is first
+    memory.live(60.0)
+    renewed = book(DEFAULT_SPAN)
+    assert sum(renewed["GPU-0"].states.values()) == 3665 * SECOND
+
+
+def test_a_new_device_and_a_clock_set_back_are_seen_at_once() -> None:
+    """What was worked out before is of another node."""
+    memory = Memory()
+    book = PastBook(memory.look)
+    memory.live(3600.0)
+    first = book(DEFAULT_SPAN)
+    memory.devices.append(DeviceWindows("GPU-1"))
+    assert set(book(DEFAULT_SPAN)) == {"GPU-0", "GPU-1"}
+    memory.now -= HOUR
+    assert book(DEFAULT_SPAN) is not first
+
+
+def test_each_span_is_known_by_itself() -> None:
+    """An hour is no day."""
+    memory = Memory()
+    book = PastBook(memory.look)
+    memory.live(2 * 3600.0)
+    known = {span.name: sum(book(span)["GPU-0"].states.values()) // HOUR for span in SPANS}
+    assert known == {"1h": 1, "6h": 2, "24h": 2, "7d": 2, "30d": 2}
+
+
+def test_an_accountant_remembers_for_the_book() -> None:
+    """Of the devices that have states of their own, by the time of the last snapshot."""
+    device = gpu()
+    accountant = Accountant(AccountingSettings(), ())
+    book = PastBook(accountant.remembered)
+    assert book(DEFAULT_SPAN) == {}
+    for second in range(3):
+        values = {Signal.GPU_BUSY: 0.0, Signal.MEMORY_USED: 0.0}
+        accountant.post(snapshot(second, [device], {device: values}), (), lambda: AGENT)
+    past = book(DEFAULT_SPAN)
+    assert sum(past[device.uuid].states.values()) == 2 * SECOND
+
+
+def test_many_readers_get_the_same_answer() -> None:
+    """At once, from threads of their own."""
+    memory = Memory()
+    memory.live(6 * 3600.0)
+    book = PastBook(memory.look)
+    answers: list[object] = []
+    readers = [
+        threading.Thread(target=lambda: answers.append(book(DEFAULT_SPAN))) for _ in range(8)
+    ]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert len(answers) == 8
+    assert all(answer is answers[0] for answer in answers)

@@ -1,0 +1,127 @@
+"""What `check-config` says of the files and names that settings hold."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rightsizer.cli.main import main
+from rightsizer.config.loader import load
+from rightsizer.runtime.precheck import faults_of
+from rightsizer.runtime.settings import Settings
+from web_certificates import Authority
+
+Captured = pytest.CaptureFixture[str]
+
+
+def faults(text: str, environ: dict[str, str] | None = None) -> list[str]:
+    """What is wrong with the things that a configuration names."""
+    return list(faults_of(load(Settings, text, "rightsizer.yaml"), environ or {}))
+
+
+def test_the_defaults_name_nothing_that_could_be_wrong() -> None:
+    """A node with no file at all."""
+    assert faults("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("catalogue: {boards_file: /nowhere.yaml}", "catalogue.boards_file: /nowhere.yaml: there"),
+        ("catalogue: {prices_file: /nowhere.yaml}", "catalogue.prices_file: /nowhere.yaml: there"),
+        ("web: {config_file: /nowhere.yaml}", "web.config_file: /nowhere.yaml: "),
+        ("sources: {simulated: {scenario: moon}}", "sources.simulated.scenario: scenario 'moon'"),
+        ("sources: {nvml: {disabled_collectors: [gmp]}}", "there is no collector 'gmp'"),
+        ("sources: {dcgm: {token_file: /nowhere}}", "sources.dcgm.token_file: /nowhere cannot"),
+        ("sources: {dcgm: {ca_file: /nowhere}}", "sources.dcgm.ca_file: "),
+        ("sources: {dcgm: {ca_file: /dev/null}}", "/dev/null holds no certificate in PEM"),
+        (
+            "grafana: {url: 'http://grafana:3000', token_file: /nowhere}",
+            "grafana.token_file: /nowhere cannot be read: no such file or directory; mend the path",
+        ),
+        (
+            "grafana: {url: 'http://grafana:3000', token_file: /dev/null}",
+            "grafana.token_file: /dev/null does not hold a token",
+        ),
+        ("webhooks: [{url_file: /nowhere}]", "webhooks[0].url_file: /nowhere cannot be read"),
+        (
+            "webhooks: [{url: 'http://a'}, {url: 'http://b', headers_file: /nowhere}]",
+            "webhooks[1].headers_file: /nowhere",
+        ),
+    ],
+)
+def test_what_is_named_and_not_right_is_told_with_its_key(text: str, said: str) -> None:
+    """One line each, and nothing of what is right."""
+    (fault,) = faults(text)
+    assert said in fault
+
+
+def test_all_is_told_at_once() -> None:
+    """An operator mends a file once."""
+    text = "{catalogue: {boards_file: /a, prices_file: /b}, web: {config_file: /c}}"
+    assert [fault.partition(":")[0] for fault in faults(text)] == [
+        "catalogue.boards_file",
+        "catalogue.prices_file",
+        "web.config_file",
+    ]
+
+
+def test_what_is_right_is_passed(tmp_path: Path) -> None:
+    """Certificates, a token of systemd's, authorities, a scenario."""
+    authority = Authority.made(tmp_path)
+    authority.sign("server", "IP:127.0.0.1")
+    (tmp_path / "web.yml").write_text(
+        "tls_server_config: {cert_file: server.crt, key_file: server.key}\n"
+    )
+    (tmp_path / "grafana-token").write_text("glsa_secret\n")
+    text = json.dumps(
+        {
+            "web": {"config_file": str(tmp_path / "web.yml")},
+            "grafana": {
+                "url": "https://grafana",
+                "token_file": "/nowhere",
+                "http": {"ca_file": str(tmp_path / "ca.crt")},
+            },
+            "sources": {"simulated": {"scenario": "single-h100"}},
+        }
+    )
+    assert faults(text, {"CREDENTIALS_DIRECTORY": str(tmp_path)}) == []
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_a_credential_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    """As where the file is another user's."""
+    token = tmp_path / "token"
+    token.write_text("secret")
+    token.chmod(0)
+    settings = Settings()
+    grafana = replace(settings.grafana, url="http://grafana", token_file=str(token))
+
+    (fault,) = faults_of(replace(settings, grafana=grafana), {})
+    assert "permission denied" in fault
+
+
+def test_the_command_checks_them_unless_told_otherwise(tmp_path: Path, capsys: Captured) -> None:
+    """Each with the file's name; and the environment's faults with the variable's."""
+    file = tmp_path / "rightsizer.yaml"
+    file.write_text("catalogue: {boards_file: /nowhere.yaml}\n")
+
+    assert main(["check-config", str(file)]) == 78
+    told = capsys.readouterr().err
+    assert main(["check-config", "--syntax-only", str(file)]) == 0
+
+    assert told.startswith(f"rightsizer: {file}: catalogue.boards_file: /nowhere.yaml: there is no")
+
+
+def test_the_command_checks_the_environment(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is part of what the agent would start with."""
+    file = tmp_path / "rightsizer.yaml"
+    file.write_text("")
+    monkeypatch.setenv("RIGHTSIZER_RECOMMENDER__INTERVAL", "often")
+
+    assert main(["check-config", str(file)]) == 78
+    assert "RIGHTSIZER_RECOMMENDER__INTERVAL: 'often' is not" in capsys.readouterr().err

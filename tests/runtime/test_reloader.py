@@ -1,0 +1,112 @@
+"""Reloading: all parts or none, on request from anywhere, and what is told of it."""
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rightsizer.domain.errors import ConfigurationError
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.runtime.notify import Notifier
+from rightsizer.runtime.reloader import Reloader
+
+START = 100 * NANOSECONDS_PER_SECOND
+SUCCESSFUL = "rightsizer_config_last_reload_successful"
+TIME = "rightsizer_config_last_reload_success_timestamp_seconds"
+
+
+class Part:
+    """Something with a number that a file may set, where the file is a field."""
+
+    def __init__(self) -> None:
+        self.file, self.value = 1, 1
+        self.trouble: str | None = None
+        self.loaded = START
+        self.changed = threading.Event()
+
+    def prepare(self) -> Callable[[], None]:
+        """Take no negative number."""
+        wanted = self.file
+        if wanted < 0:
+            self.trouble = f"part.yaml:1:1: {wanted} is below 0"
+            raise ConfigurationError(self.trouble)
+
+        def change() -> None:
+            self.value, self.trouble = wanted, None
+            self.changed.set()
+
+        return change
+
+
+def reloader(*parts: Part, now: int = START, notifier: Notifier | None = None) -> Reloader:
+    """A reloader at a time."""
+    return Reloader(parts, started=START, wall_time=lambda: now, notifier=notifier)
+
+
+def test_all_parts_change_or_none() -> None:
+    """Every fault is told, and what was in force stays in all of them."""
+    good, bad, worse = Part(), Part(), Part()
+    good.file, bad.file, worse.file = 2, -2, -3
+    desk = reloader(good, bad, worse, now=START + NANOSECONDS_PER_SECOND)
+    with pytest.raises(ConfigurationError, match=r"-2 is below 0\npart\.yaml:1:1: -3"):
+        desk.reload()
+    assert (good.value, bad.value) == (1, 1)
+    assert desk.gauges == {SUCCESSFUL: 0.0, TIME: 100.0}
+    bad.file = worse.file = 2
+    desk.reload()
+    assert [part.value for part in (good, bad, worse)] == [2, 2, 2]
+    assert desk.gauges == {SUCCESSFUL: 1.0, TIME: 101.0}
+
+
+def test_a_part_that_reloads_itself_is_told_too() -> None:
+    """Its trouble and its success are those of the configuration."""
+    part = Part()
+    desk = reloader(part)
+    part.trouble = "broken"
+    assert desk.gauges == {SUCCESSFUL: 0.0, TIME: 100.0}
+    part.trouble, part.loaded = None, 150 * NANOSECONDS_PER_SECOND
+    assert desk.gauges == {SUCCESSFUL: 1.0, TIME: 150.0}
+
+
+def test_without_parts_there_is_nothing_to_fail() -> None:
+    """An agent of flags alone has loaded its configuration when it started."""
+    assert reloader().gauges == {SUCCESSFUL: 1.0, TIME: 100.0}
+
+
+def test_requests_are_obeyed_elsewhere_and_outlive_a_fault() -> None:
+    """As a signal handler makes them."""
+    part = Part()
+    desk = reloader(part)
+    part.file = -1
+    desk.request()
+    desk.start()
+    part_is_refused = threading.Event()
+    while part.trouble is None:
+        part_is_refused.wait(0.01)
+    part.file = 5
+    desk.request()
+    assert part.changed.wait(20)
+    assert part.value == 5
+    desk.stop()
+
+
+def test_the_manager_hears_of_it_once_it_knows_the_service_as_ready(tmp_path: Path) -> None:
+    """RELOADING with the time, then READY, after a fault as well; nothing before the first."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(20)
+        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        part = Part()
+        desk = reloader(part, notifier=notifier)
+        desk.reload()
+        notifier.ready()
+        part.file = -1
+        with pytest.raises(ConfigurationError):
+            desk.reload()
+        heard = [manager.recv(200).decode() for _ in range(3)]
+    assert heard[0] == heard[2] == "READY=1"
+    reloading, _, time = heard[1].partition("\nMONOTONIC_USEC=")
+    assert reloading == "RELOADING=1"
+    assert time.isdecimal()

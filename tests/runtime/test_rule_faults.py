@@ -1,0 +1,85 @@
+"""Rules and sinks with faults: each costs its own part of a run, never the run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from chores_desk import Desk, Sink, desk
+from rightsizer.advice.ledger import LedgerSettings
+from rightsizer.advice.market import Market
+from rightsizer.advice.rules import idle
+from rightsizer.advice.rules.rule import Rule
+from rightsizer.domain.advice import AdviceEvent
+from rightsizer.domain.finding import Case, Finding
+from rightsizer.runtime.chores import Chores
+
+__all__ = ["desk"]
+
+
+def _divide(judged: Case, settings: idle.IdleSettings, market: Market) -> Finding:
+    del settings, market
+    raise ZeroDivisionError(f"nothing is known of {judged.key}")
+
+
+BROKEN = Rule("broken", idle.RULE.settings, _divide, idle.conduct)
+
+
+class BrokenSink:
+    """Somewhere whose disk is full."""
+
+    def offer(self, events: Sequence[AdviceEvent]) -> None:
+        """Take note of nothing."""
+
+    def deliver(self) -> None:
+        """Fail."""
+        raise OSError("no space left")
+
+
+def chores_of(
+    desk: Desk, rules: Sequence[Rule[idle.IdleSettings]], *sinks: BrokenSink | Sink
+) -> Chores:
+    """Chores over the desk's accounts."""
+    return Chores(
+        accountant=desk.accountant,
+        storage=desk.storage,
+        ledger=desk.storage.ledger(LedgerSettings()),
+        rules=rules,
+        sinks=sinks,
+        clock=desk.clock,
+        retention_seconds=86400.0,
+    )
+
+
+def test_a_rule_that_raises_is_logged_and_counted_and_the_others_advise(desk: Desk) -> None:
+    """With its trace, and with the workload that it was asked about."""
+    desk.hold_idle(0, 91)
+    chores = chores_of(desk, (BROKEN, idle.RULE))
+    with capture_logs() as logs:
+        chores.recommend()
+    (told,) = (each for each in logs if each["event"] == "rule_failed")
+    assert (told["rule"], told["workload"], told["log_level"]) == ("broken", "slurm/ana", "error")
+    assert isinstance(told["exc_info"], ZeroDivisionError)
+    assert chores.counts["recommender_rule_failures"] == 1
+    assert [each.finding.rule for each in chores.advice] == ["idle"]
+    (silent,) = (each for each in chores.judgements if each.finding.rule == "broken")
+    assert silent.finding.abstained is not None
+
+
+def test_advice_of_a_rule_that_fails_later_stays_open(desk: Desk) -> None:
+    """What nobody can judge is neither over nor gone."""
+    desk.hold_idle(0, 91)
+    chores_of(desk, (idle.RULE,)).recommend()
+    desk.hold_idle(91, 400)
+    later = chores_of(desk, (replace(idle.RULE, judge_with=_divide),))
+    later.recommend()
+    (advice,) = later.advice
+    assert advice.is_open
+
+
+def test_a_sink_that_fails_keeps_no_other_waiting(desk: Desk) -> None:
+    """The job fails all the same, so that somebody hears of it."""
+    with pytest.raises(OSError, match="no space left"):
+        chores_of(desk, (), BrokenSink(), desk.sink).annotate()
+    assert desk.sink.deliveries == 1

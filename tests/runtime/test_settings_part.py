@@ -1,0 +1,179 @@
+"""What a reload does to the wired agent: by the next run, and all of it or nothing."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from readings import EPOCH, HELD, gpu, snapshot, workload
+from rightsizer.config.loader import load
+from rightsizer.domain.errors import ConfigurationError, HistoryError
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.workload import WorkloadClass
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.agent import Agent
+from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.settings_part import SettingsPart
+from rightsizer.runtime.storage import Storage
+
+MINUTES: Final = 300
+
+
+class Notebook:
+    """A GPU that a notebook holds idle for five hours, read each minute."""
+
+    name = "notebook"
+
+    def __init__(self) -> None:
+        self._minutes = iter(range(MINUTES))
+
+    def read(self) -> Snapshot | None:
+        """The next minute."""
+        minute, device = next(self._minutes, None), gpu()
+        if minute is None:
+            return None
+        return snapshot(
+            minute * 60.0,
+            [device],
+            {device: HELD},
+            interval_seconds=60.0,
+            holders={device: workload("ana", WorkloadClass.NOTEBOOK)},
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class File:
+    """What an operator has written, which may be nonsense."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+
+    def read(self) -> Settings:
+        """The settings, as they are now."""
+        settings = load(Settings, self.text, "rightsizer.yaml")
+        web = replace(settings.web, listen_addresses=("127.0.0.1:0",))
+        sampling = replace(settings.sampling, interval=60.0)
+        return replace(settings, web=web, sampling=sampling)
+
+
+@contextmanager
+def agent_of(file: File) -> Iterator[Agent]:
+    """An agent that has lived through the notebook's five hours, and not judged them yet."""
+    storage, settings, source = Storage(""), file.read(), Notebook()
+    agent = Agent(
+        settings,
+        source,
+        source_name=source.name,
+        clock=FastClock(EPOCH),
+        storage=storage,
+        reread=file.read,
+    )
+    agent.coordinator.run(threading.Event())
+    try:
+        yield agent
+    finally:
+        storage.close()
+
+
+def open_advice(agent: Agent) -> list[str]:
+    """The reasons of what is open after another run."""
+    agent.chores.recommend()
+    return [str(each.finding.reasons[0]) for each in agent.chores.advice if each.is_open]
+
+
+def test_a_threshold_holds_from_the_next_run_on() -> None:
+    """A notebook may be idle for longer than five hours, until its operator thinks otherwise."""
+    file = File("recommender: {rules: {idle: {notebook: 1d}}}")
+    with agent_of(file) as agent:
+        before = open_advice(agent)
+        file.text = "recommender: {rules: {idle: {notebook: 1h}}}"
+        agent.reloader.reload()
+        after = open_advice(agent)
+
+    assert before == []
+    assert after == ["IdleHeld"]
+
+
+def test_a_policy_holds_from_the_next_run_on() -> None:
+    """What it ignores is not advised, and the devices' holders are of the class that it says."""
+    file = File("recommender: {rules: {idle: {notebook: 1h}}}")
+    with agent_of(file) as agent:
+        file.text += "\npolicies: [{match: {owner: ana}, ignore: [{why: he knows}]}]"
+        agent.reloader.reload()
+        ignored = open_advice(agent)
+        file.text = file.text.replace("owner: ana", "owner: bob")
+        agent.reloader.reload()
+        advised = open_advice(agent)
+
+    assert ignored == []
+    assert advised == ["IdleHeld"]
+
+
+def test_what_is_open_outlives_new_settings_of_the_ledger() -> None:
+    """It is kept by them from then on."""
+    file = File("recommender: {rules: {idle: {notebook: 1h}}}")
+    with agent_of(file) as agent:
+        (opened,) = open_advice(agent) and agent.chores.advice
+        file.text = file.text.replace("{rules", "{ledger: {snoozed: 3d}, rules")
+        agent.reloader.reload()
+        (kept,) = agent.chores.advice
+
+    assert kept == opened
+
+
+def test_nothing_is_in_force_of_a_reload_that_one_part_refuses() -> None:
+    """The file is right by itself; what it names is not there."""
+    file = File("recommender: {rules: {idle: {notebook: 1d}}}")
+    with agent_of(file) as agent:
+        before = agent.settings
+        file.text = (
+            "recommender: {rules: {idle: {notebook: 1h}}}\n"
+            "catalogue: {prices_file: /nowhere/prices.yaml}\n"
+        )
+        with pytest.raises(ConfigurationError, match=r"/nowhere/prices\.yaml: there is no such"):
+            agent.reloader.reload()
+        advised = open_advice(agent)
+        refused = dict(agent.reloader.gauges)
+        file.text = ""
+        agent.reloader.reload()
+
+    assert agent.settings != before
+    assert advised == []
+    assert refused["rightsizer_config_last_reload_successful"] == 0.0
+    assert agent.reloader.gauges["rightsizer_config_last_reload_successful"] == 1.0
+
+
+def test_what_needs_a_restart_is_named_and_stays() -> None:
+    """All else of the same file is in force."""
+    file = File()
+    with agent_of(file) as agent, capture_logs() as logs:
+        file.text = (
+            "{history: {path: /elsewhere, retention: 9d}, log: {level: error, format: json}}"
+        )
+        agent.reloader.reload()
+        settings = agent.settings
+
+    (told,) = [each for each in logs if each["event"] == "restart_needed"]
+    assert told["keys"] == "history.path,log.format"
+    assert settings.history.retention == 9 * 86400.0
+    assert settings.history.path == Settings().history.path
+
+
+def test_settings_that_cannot_be_put_in_force_leave_the_others() -> None:
+    """As where the letters that wait for a new webhook cannot be read."""
+
+    def refuse(*_: object) -> None:
+        raise HistoryError("history '/x' cannot be read")
+
+    wanted = replace(Settings(), node=replace(Settings().node, pool="blue"))
+    part = SettingsPart(Settings(), lambda: wanted, refuse, wall_time=lambda: EPOCH)
+
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        part.prepare()()
+    assert part.trouble == "history '/x' cannot be read"

@@ -1,0 +1,72 @@
+"""A simulated node's last hour and more, as it was scraped and as its agent knows it."""
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from readings import EPOCH, SECOND
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.report import AgentReport, Report, Totals
+from rightsizer.publish.metrics import Exposition
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+
+__all__ = ["HOUR", "SCRAPE", "Scraped", "scraped_node"]
+
+AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
+SPAN: Final = 4200
+SAMPLING: Final = 5
+SCRAPE: Final = 15
+HOUR: Final = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """A node's last hour as it was scraped, and as the agent itself knows it."""
+
+    uuids: tuple[str, ...]
+    times: list[float]
+    totals: list[dict[str, Totals]]
+    text: str
+
+    def grown(self, uuid: str, until: float) -> tuple[Totals, Totals]:
+        """The agent's totals at the first and the last scrape of the hour before a time."""
+        first, last = bisect_right(self.times, until - HOUR), bisect_right(self.times, until) - 1
+        return self.totals[first][uuid], self.totals[last][uuid]
+
+
+def _scrapes() -> Iterator[Report]:
+    """The reports of a node of eight GPUs at every scrape of more than an hour."""
+    catalogue = built_in()
+    source = SimulatedSource(
+        load_scenario("eight-gpu-node", catalogue),
+        catalogue,
+        start=DEFAULT_START + 10 * HOUR * SECOND,
+        interval=SAMPLING * SECOND,
+        duration=SPAN * SECOND,
+    )
+    accountant = Accountant(AccountingSettings(), ())
+    for number, snapshot in enumerate(iter(source.read, None)):
+        report = accountant.post(snapshot, (), lambda: AGENT)
+        if number * SAMPLING % SCRAPE == 0:
+            yield report
+
+
+def scraped_node(names: tuple[str, ...]) -> Scraped:
+    """A node's last hour; of the page only the families with these names are kept."""
+    lines, times, totals = [], [], []
+    reports = list(_scrapes())
+    moved = int(time.time()) - reports[-1].wall_time / SECOND
+    for report in reports:
+        taken = Exposition(lambda: report, wall_time=lambda: report.wall_time).render(names=names)  # noqa: B023
+        times.append(report.wall_time / SECOND + moved)
+        totals.append({each.device.uuid: each.totals for each in report.devices})
+        for line in taken.body.decode().splitlines():
+            if not line.startswith("#"):
+                named = line.replace("{", '{job="rightsizer",instance="n1:19400",', 1)
+                lines.append(f"{named} {times[-1]:.3f}\n")
+    return Scraped(tuple(totals[0]), times, totals, "".join([*lines, "# EOF\n"]))

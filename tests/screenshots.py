@@ -1,0 +1,119 @@
+"""Makes the pictures of `docs/screenshots/` anew, in headless Chromium.
+
+`python tests/screenshots.py [NAME...] [--history FILE]`; the month to be shown is lived first.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from month_history import fill_month
+from rightsizer.cli.main import main as rightsizer
+
+__all__ = ["PICTURES", "photograph"]
+
+FOLDER: Final = Path(__file__).parent.parent / "docs" / "screenshots"
+_FLAGS: Final = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--allow-file-access-from-files",
+)
+_DARK: Final = "--blink-settings=preferredColorScheme=0"
+_LIGHT: Final = "--blink-settings=preferredColorScheme=1"
+_A4_WIDTH: Final = 703
+"""Of what is printed on A4 between the margins, in pixels of a style sheet."""
+_A4_HEIGHT: Final = 1010
+_PHONE: Final = 390
+_FRAME: Final = '<body style="margin:0"><iframe src="{}" style="border:0;width:{}px;height:{}px">'
+_PLAN: Final = """\
+model: {name: Llama 3.1 8B, parameters: 8e9}
+load: {input_tokens: 2000, output_tokens: 300, tokens_per_second: 3000, tpot_ms: 40}
+growth: {per_month: 0.1, months: 12}
+"""
+
+
+def photograph(page: Path, picture: Path, size: tuple[int, int], *flags: str) -> None:
+    """A picture of a page, as much of it as fits."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        raise SystemExit("chromium is not installed")
+    with tempfile.TemporaryDirectory() as profile:
+        command = [
+            chromium,
+            *_FLAGS,
+            *flags,
+            f"--user-data-dir={profile}",
+            f"--window-size={size[0]},{size[1]}",
+            f"--screenshot={picture}",
+            page.as_uri(),
+        ]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+
+def report_light(report: Path, picture: Path) -> None:
+    """What a manager sees first."""
+    photograph(report, picture, (1100, 1500), _LIGHT)
+
+
+def report_dark(report: Path, picture: Path) -> None:
+    """The same at night."""
+    photograph(report, picture, (1100, 1500), _DARK)
+
+
+def report_print(report: Path, picture: Path) -> None:
+    """The first page on A4: what is for print alone is shown on a screen of its width."""
+    text = report.read_text(encoding="utf-8").replace("@media print", "@media all")
+    paper = report.with_name("paper.html")
+    paper.write_text(text.replace("(max-width: 700px)", "(max-width: 1px)"), encoding="utf-8")
+    photograph(paper, picture, (_A4_WIDTH, _A4_HEIGHT), _LIGHT)
+
+
+def report_phone(report: Path, picture: Path) -> None:
+    """On a phone, in a frame, for no window is so narrow."""
+    frame = report.with_name("frame.html")
+    frame.write_text(_FRAME.format(report.name, _PHONE, 1500), encoding="utf-8")
+    photograph(frame, picture, (_PHONE + 110, 1500), _LIGHT)
+
+
+def plan(report: Path, picture: Path) -> None:
+    """A plan, which needs no history."""
+    asked, page = report.with_name("plan.yaml"), report.with_name("plan.html")
+    asked.write_text(_PLAN, encoding="utf-8")
+    rightsizer(["plan", str(asked), "--html", str(page)])
+    photograph(page, picture, (1100, 1200), _LIGHT)
+
+
+PICTURES: Final[Mapping[str, Callable[[Path, Path], None]]] = {
+    "report-light": report_light,
+    "report-dark": report_dark,
+    "report-print": report_print,
+    "report-phone": report_phone,
+    "plan-light": plan,
+}
+"""Each takes the report of the month and the file of the picture."""
+
+
+def main() -> None:
+    """Make those that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PICTURES))
+    parser.add_argument("--history", type=Path, metavar="FILE", help="a month made before")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        history, report = arguments.history or Path(name) / "month.db", Path(name) / "report.html"
+        if arguments.history is None:
+            fill_month(history)
+        flags = ["--last", "30d", "--output", str(report)]
+        if rightsizer(["report", "--history.path", str(history), *flags]):
+            sys.exit(1)
+        for each in arguments.names or PICTURES:
+            PICTURES[each](report, FOLDER / f"{each}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Webhooks with what is around them, for tests of what they send."""
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+from advice_events import NOW, SECOND
+from rightsizer.domain.advice import Advice, AdviceEvent
+from rightsizer.domain.finding import Severity
+from rightsizer.edge.clock import FastClock
+from rightsizer.edge.http import HttpSettings
+from rightsizer.publish.webhook.outbox import MemoryWebhookOutbox, WebhookOutbox
+from rightsizer.publish.webhook.settings import WebhookFormat, WebhookSettings
+from rightsizer.publish.webhook.webhooks import Webhooks
+
+__all__ = ["MINUTE", "QUICK", "Desk", "alerts_to", "severe", "to"]
+
+MINUTE = 60 * SECOND
+QUICK = HttpSettings(timeout_seconds=0.5, tries=1)
+
+
+class Desk:
+    """Webhooks with their outbox, their clock and the advice that there is."""
+
+    def __init__(
+        self, *settings: WebhookSettings, outbox: WebhookOutbox | None = None, start: int = NOW
+    ) -> None:
+        self.clock = FastClock(start)
+        self.advice: list[Advice] = []
+        self.told: list[str] = []
+        self.outbox = outbox or MemoryWebhookOutbox()
+        self.webhooks = Webhooks(
+            settings,
+            self.outbox,
+            lambda: self.advice,
+            clock=self.clock,
+            node="node-1",
+            tell=self.told.append,
+            sleep=lambda _: None,
+        )
+
+    def send(self, *events: AdviceEvent) -> Any:
+        """Offer events, deliver, and give the first webhook's report."""
+        self.webhooks.offer(events)
+        return self.webhooks.deliver()[0]
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.wait_until(self.clock.time() + int(seconds * SECOND), threading.Event())
+
+
+def to(url: str, **facts: Any) -> WebhookSettings:
+    """Settings of a webhook that does not wait long."""
+    return WebhookSettings(url=url, **{"http": QUICK, **facts})
+
+
+def alerts_to(url: str, **facts: Any) -> WebhookSettings:
+    """Settings of an Alertmanager under a sub-path."""
+    return to(f"{url}/am/", format=WebhookFormat.ALERTMANAGER, **facts)
+
+
+def severe(of: AdviceEvent, severity: Severity) -> AdviceEvent:
+    """The same event of advice that matters so much."""
+    finding = replace(of.advice.finding, severity=severity)
+    return replace(of, advice=replace(of.advice, finding=finding))
