@@ -6,7 +6,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint bench eval golden dist
+.PHONY: help run demo test lint bench eval golden dist deb rpm
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -36,6 +36,12 @@ golden: $(INSTALLED) ## Write the generated documents and golden files anew; rea
 
 dist: $(INSTALLED) ## Wheel and source archive in dist/
 	$(BIN)/python -m build
+
+deb: $(INSTALLED) ## A package for Debian and Ubuntu in dist/, with all libraries at tested versions
+	PYTHON=$(BIN)/python config/packages/build deb
+
+rpm: $(INSTALLED) ## The same for Fedora and Red Hat
+	PYTHON=$(BIN)/python config/packages/build rpm
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, $(PYTHON) is older; name another: make PYTHON=python3.12")'

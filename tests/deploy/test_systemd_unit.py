@@ -1,15 +1,24 @@
-"""The unit: what systemd says of it, and the promises that systemd does not check."""
+"""The units: what systemd says of them, and the promises that systemd does not check."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-SYSTEMD = Path(__file__).resolve().parents[2] / "systemd"
-UNIT = SYSTEMD / "rightsizer.service"
-DROP_INS = sorted((SYSTEMD / "rightsizer.service.d").glob("*.conf"))
-MAXIMUM_EXPOSURE_TENTHS = 20
+ROOT: Final = Path(__file__).resolve().parents[2]
+SYSTEMD: Final = ROOT / "systemd"
+DROP_INS: Final = sorted((SYSTEMD / "rightsizer.service.d").glob("*.conf"))
+UNITS: Final = sorted(path for path in SYSTEMD.iterdir() if path.suffix in {".service", ".timer"})
+MAXIMUM_EXPOSURE: Final = 2.0
+DOCUMENTATION: Final = (ROOT / "docs" / "install.md").read_text()
+CHOICES: Final = [
+    *((SYSTEMD / "rightsizer.service", drop_in) for drop_in in (None, *DROP_INS)),
+    (SYSTEMD / "rightsizer-advise.service", None),
+    (SYSTEMD / "rightsizer-doctor.service", None),
+]
 
 
 def keys(path: Path) -> dict[str, list[str]]:
@@ -22,7 +31,9 @@ def keys(path: Path) -> dict[str, list[str]]:
     return found
 
 
-SERVICE = keys(UNIT)
+SERVICE: Final = keys(SYSTEMD / "rightsizer.service")
+ADVISE: Final = keys(SYSTEMD / "rightsizer-advise.service")
+DOCTOR: Final = keys(SYSTEMD / "rightsizer-doctor.service")
 
 
 def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -34,37 +45,69 @@ def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.fixture(params=[None, *DROP_INS], ids=lambda path: path.stem if path else "alone")
-def installed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The unit as on a machine that has the command, alone or with one of its drop-ins."""
-    unit = tmp_path / UNIT.name
-    unit.write_text(UNIT.read_text().replace("/usr/bin/rightsizer", shutil.which("true") or ""))
-    if request.param is not None:
-        folder = tmp_path / f"{UNIT.name}.d"
-        folder.mkdir()
-        shutil.copy(request.param, folder)
-    return unit
+def installed(folder: Path, unit: Path, drop_in: Path | None) -> Path:
+    """A unit as on a machine that has the command, alone or with a drop-in."""
+
+    def put(source: Path, target: Path) -> Path:
+        target.parent.mkdir(exist_ok=True)
+        text = source.read_text()
+        for command in ("/usr/bin/rightsizer", "/bin/kill"):
+            text = text.replace(command, shutil.which("true") or "")
+        target.write_text(text)
+        return target
+
+    for socket in SYSTEMD.glob("*.socket"):
+        put(socket, folder / socket.name)
+    for other in UNITS:
+        put(other, folder / other.name)
+    if drop_in is not None:
+        put(drop_in, folder / f"{unit.name}.d" / drop_in.name)
+    return folder / unit.name
 
 
-def test_systemd_knows_every_key(installed: Path) -> None:
+@pytest.fixture(params=CHOICES, ids=lambda choice: choice[1].stem if choice[1] else choice[0].stem)
+def choice(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    """What a choice of unit and drop-in is called in the documentation, and where it lies."""
+    unit, drop_in = request.param
+    return (drop_in or unit).name, installed(tmp_path, unit, drop_in)
+
+
+def exposure(unit: Path) -> float:
+    """The sum that systemd-analyze comes to, from 0 to 10."""
+    said = analyze("security", "--offline=true", "--no-pager", unit).stdout
+    found = re.search(r"Overall exposure level for \S+: (\d+\.\d)", said)
+    assert found is not None, said
+    return float(found[1])
+
+
+def test_systemd_knows_every_key(choice: tuple[str, Path]) -> None:
     """`verify` has nothing to say; it exits 0 even on unknown keys, so its words are read."""
-    result = analyze("verify", "--man=no", installed)
+    result = analyze("verify", "--man=no", choice[1])
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_exposure_is_small(installed: Path) -> None:
-    """The sandbox scores 2.0 or better, whichever drop-in is chosen."""
-    options = ("--offline=true", "--no-pager", f"--threshold={MAXIMUM_EXPOSURE_TENTHS}")
-    result = analyze("security", *options, installed)
-    assert result.returncode == 0, result.stdout.splitlines()[-1]
+def test_timer_and_socket_are_known_to_systemd(tmp_path: Path) -> None:
+    """The other kinds of units are verified too."""
+    for name in ("rightsizer-advise.timer", "rightsizer.socket"):
+        installed(tmp_path, SYSTEMD / name, None)
+        result = analyze("verify", "--man=no", tmp_path / name)
+        assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_exposure_is_small_and_documented(choice: tuple[str, Path]) -> None:
+    """The sandbox scores 2.0 or better with any one drop-in, and as its row in the docs says."""
+    name, unit = choice
+    measured = exposure(unit)
+    assert measured <= MAXIMUM_EXPOSURE
+    row = next(line for line in DOCUMENTATION.splitlines() if line.startswith(f"| `{name}` "))
+    assert row.endswith(f"| {measured} |")
 
 
 def test_naive_unit_would_fail(tmp_path: Path) -> None:
     """The threshold tells a sandbox from none."""
     naive = tmp_path / "naive.service"
     naive.write_text("[Service]\nExecStart=/bin/true\n")
-    options = ("--offline=true", "--no-pager", f"--threshold={MAXIMUM_EXPOSURE_TENTHS}")
-    assert analyze("security", *options, naive).returncode != 0
+    assert exposure(naive) > MAXIMUM_EXPOSURE
 
 
 def test_starts_the_documented_command() -> None:
@@ -72,11 +115,13 @@ def test_starts_the_documented_command() -> None:
     file = "/etc/rightsizer/rightsizer.yaml"
     assert "ExecStartPre" not in SERVICE
     assert SERVICE["ExecStart"] == [f"/usr/bin/rightsizer agent --config.file={file}"]
+    assert ADVISE["ExecStart"] == [f"/usr/bin/rightsizer advise --save --config.file={file}"]
+    assert DOCTOR["ExecStart"] == [f"/usr/bin/rightsizer doctor --config.file={file}"]
 
 
-def test_offers_no_reload() -> None:
-    """A new configuration takes a restart; a hang-up would end the agent."""
-    assert "ExecReload" not in SERVICE
+def test_reloads_at_a_hang_up() -> None:
+    """`systemctl reload` is the signal that the agent reads its files again at."""
+    assert SERVICE["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
 
 
 def test_is_watched() -> None:
@@ -100,11 +145,37 @@ def test_keeps_its_state_where_the_design_says() -> None:
     """State, configuration and socket lie in the folders of the service's name."""
     for key in ("StateDirectory", "ConfigurationDirectory", "RuntimeDirectory"):
         assert SERVICE[key] == ["rightsizer"]
+    assert SERVICE["RuntimeDirectoryMode"] == ["0750"]
+
+
+def test_runs_as_the_user_of_sysusers() -> None:
+    """Unit and sysusers.d agree; the dynamic one is a drop-in, and has the same name."""
+    (user,) = re.findall(r"(?m)^u (\S+) ", (SYSTEMD / "rightsizer.sysusers").read_text())
+    for unit in (SERVICE, ADVISE, DOCTOR):
+        assert (unit["User"], unit["Group"]) == ([user], [user])
+        assert "DynamicUser" not in unit
+    assert keys(SYSTEMD / "rightsizer.service.d/dynamic-user.conf") == {"DynamicUser": ["yes"]}
 
 
 def test_never_disturbs_the_workload() -> None:
     """Memory, tasks and CPU are bounded."""
     assert {"MemoryHigh", "MemoryMax", "TasksMax", "CPUQuota"} <= set(SERVICE)
+    assert {"MemoryMax", "TasksMax", "CPUQuota"} <= set(ADVISE)
+
+
+def test_doctor_has_the_sandbox_of_the_agent() -> None:
+    """What it can see, the agent can see: the units differ in how they are started alone."""
+    own = {"Description", "Type", "ExecStart", "TimeoutStartSec"}
+    agents = own | {
+        *("ExecReload", "NotifyAccess", "WatchdogSec", "TimeoutStopSec", "WantedBy"),
+        *("Restart", "RestartSec", "RestartPreventExitStatus"),
+        *("Wants", "After", "StartLimitIntervalSec", "StartLimitBurst"),
+    }
+    sandbox = {key: value for key, value in SERVICE.items() if key not in agents}
+    doctors = {key: value for key, value in DOCTOR.items() if key not in own}
+    # It must not take the agent's socket away when it ends.
+    assert doctors.pop("RuntimeDirectoryPreserve") == ["yes"]
+    assert doctors == sandbox
 
 
 def test_token_comes_as_a_credential() -> None:
@@ -115,8 +186,17 @@ def test_token_comes_as_a_credential() -> None:
 
 
 def test_privilege_is_off_by_default() -> None:
-    """No capability without the drop-in that says what it is for."""
+    """No capability without the drop-in that says what it is for, and one alone with it."""
     assert SERVICE["CapabilityBoundingSet"] == [""]
-    ptrace = keys(SYSTEMD / "rightsizer.service.d" / "ptrace.conf")
-    assert set(ptrace) == {"CapabilityBoundingSet", "AmbientCapabilities"}
-    assert all(value == ["CAP_SYS_PTRACE"] for value in ptrace.values())
+    for name, capability in (("ptrace", "CAP_SYS_PTRACE"), ("kubelet", "CAP_DAC_OVERRIDE")):
+        drop_in = keys(SYSTEMD / "rightsizer.service.d" / f"{name}.conf")
+        assert drop_in["CapabilityBoundingSet"] == [capability]
+        assert drop_in["AmbientCapabilities"] == [capability]
+
+
+def test_socket_and_service_change_over_together() -> None:
+    """The drop-in starts the same command, on the sockets of the socket unit."""
+    drop_in = keys(SYSTEMD / "rightsizer.service.d" / "socket.conf")
+    assert drop_in["ExecStart"] == ["", f"{SERVICE['ExecStart'][0]} --web.systemd-socket"]
+    assert drop_in["Requires"] == ["rightsizer.socket"]
+    assert keys(SYSTEMD / "rightsizer.socket")["ListenStream"] == ["19400"]

@@ -1,0 +1,207 @@
+"""The packages: what is in them, and what becomes of a clean root that they come to and leave."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from built_packages import ROOT, built, other_version, run_build, tool
+from rightsizer import __version__
+from systemd_machine import Machine, layered, pristine_root
+
+# The first run makes a root file system and fetches the libraries.
+pytestmark = pytest.mark.timeout(600)
+
+UNITS: Final = {
+    path.name
+    for path in (ROOT / "systemd").iterdir()
+    if path.suffix in {".service", ".socket", ".timer"}
+}
+LIBRARIES: Final = "/usr/lib/rightsizer/libraries/"
+
+
+@pytest.fixture(scope="module")
+def deb() -> Path:
+    """The .deb of this checkout."""
+    return built("deb")
+
+
+@pytest.fixture(scope="module")
+def tree(deb: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the .deb unpacks to."""
+    folder = tmp_path_factory.mktemp("tree")
+    subprocess.run(["dpkg-deb", "-R", deb, folder], check=True)
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """A clean root."""
+    with layered(pristine_root(), tmp_path / "clean") as own:
+        yield own
+
+
+def files_of(tree: Path) -> set[str]:
+    """All files of a tree but a package's own, as they will be on the machine."""
+    found = (path for path in tree.rglob("*") if path.is_file())
+    names = {f"/{path.relative_to(tree)}" for path in found}
+    return {name for name in names if not name.startswith("/DEBIAN/")}
+
+
+def test_it_brings_all_that_a_node_needs(tree: Path) -> None:
+    """Command, libraries, units, user, configuration, drop-ins, rules, dashboards, manual."""
+    files = files_of(tree)
+    assert {f"/usr/lib/systemd/system/{name}" for name in UNITS} <= files
+    drop_ins = {path.name for path in (ROOT / "systemd/rightsizer.service.d").iterdir()}
+    assert {f"/usr/share/rightsizer/drop-ins/{name}" for name in drop_ins} <= files
+    assert {
+        "/usr/bin/rightsizer",
+        "/usr/lib/sysusers.d/rightsizer.conf",
+        "/etc/rightsizer/rightsizer.yaml",
+        "/usr/share/man/man8/rightsizer.8.gz",
+        "/usr/share/rightsizer/prometheus/rules.yaml",
+        f"{LIBRARIES}h2/__init__.py",
+    } <= files
+    assert (tree / "DEBIAN/conffiles").read_text() == "/etc/rightsizer/rightsizer.yaml\n"
+
+
+def test_it_brings_nothing_else(tree: Path) -> None:
+    """No compiled files, no scripts of libraries, no word of the machine that built it."""
+    files = files_of(tree)
+    assert not [name for name in files if name.endswith(".pyc")]
+    assert [name for name in files if "/bin/" in name] == ["/usr/bin/rightsizer"]
+    texts = (tree / "usr/lib/rightsizer").rglob("*.dist-info/*")
+    assert not [path for path in texts if path.is_file() and str(ROOT) in path.read_text("latin-1")]
+
+
+def test_every_library_is_of_the_tested_version(tree: Path) -> None:
+    """What is installed is what `constraints.txt` pins."""
+    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
+    pinned = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins.items()}
+    infos = (tree / LIBRARIES.strip("/")).glob("*.dist-info")
+    found = dict(path.name.removesuffix(".dist-info").split("-") for path in infos)
+    assert found.pop("gpu_rightsizer") == __version__
+    for name, version in found.items():
+        assert pinned[re.sub(r"[-_.]+", "-", name).lower()] == version
+
+
+def test_scripts_are_sound(tree: Path) -> None:
+    """A shell reads the scripts of maintainers, and the command, without complaint."""
+    scripts = [tree / "DEBIAN" / name for name in ("postinst", "prerm", "postrm")]
+    for script in (*scripts, tree / "usr/bin/rightsizer"):
+        assert os.access(script, os.X_OK)
+        assert subprocess.run(["sh", "-n", script], check=False).returncode == 0
+
+
+def test_install_upgrade_remove_and_purge(root: Path, deb: Path, tmp_path: Path) -> None:
+    """An edited configuration and the history stay until they are purged."""
+    newer = other_version(deb, "99.0", tmp_path)
+    for package in (deb, newer):
+        shutil.copy(package, root / "root" / package.name)
+
+    def dpkg(*arguments: str) -> None:
+        Machine.inside(root, "dpkg", *arguments)
+
+    dpkg("--install", f"/root/{deb.name}")
+    assert Machine.inside(root, "rightsizer", "version").startswith(f"rightsizer {__version__} ")
+    assert "rightsizer:x:" in (root / "etc/passwd").read_text()
+    compiled = root / LIBRARIES.strip("/") / "rightsizer" / "__pycache__"
+    assert compiled.is_dir()
+    assert (root / "etc/systemd/system/multi-user.target.wants/rightsizer.service").is_symlink()
+
+    configuration = root / "etc/rightsizer/rightsizer.yaml"
+    configuration.write_text("sampling: {interval: 2s}\n")
+    Machine.inside(root, "rightsizer", "check-config")
+    history = root / "var/lib/rightsizer/history.db"
+    history.parent.mkdir()
+    history.write_bytes(b"kept")
+    dpkg("--install", f"/root/{newer.name}")
+    assert configuration.read_text() == "sampling: {interval: 2s}\n"
+    dpkg("--remove", "rightsizer")
+    assert not (root / "usr/lib/rightsizer").exists()
+    assert configuration.exists()
+    assert history.read_bytes() == b"kept"
+    dpkg("--install", f"/root/{deb.name}")
+    assert history.read_bytes() == b"kept"
+    dpkg("--purge", "rightsizer")
+    assert not history.parent.exists()
+    assert not configuration.parent.exists()
+    left = Machine.inside(root, "find", "/etc/systemd", "/var/lib/systemd", "-name", "rightsizer*")
+    assert left == ""
+
+
+def test_the_environment_of_others_is_kept_out(root: Path, deb: Path) -> None:
+    """Neither PYTHONPATH nor what else is installed for Python reaches the command."""
+    shutil.copy(deb, root / "root" / "package.deb")
+    Machine.inside(root, "dpkg", "--install", "/root/package.deb")
+    for folder in (root / "usr/local/lib/python3.11/dist-packages", root / "root/mine"):
+        (folder / "yaml").mkdir(parents=True)
+        (folder / "yaml/__init__.py").write_text("raise SystemExit('not ours')\n")
+    said = Machine.inside(root, "env", "PYTHONPATH=/root/mine", "rightsizer", "check-config")
+    assert said.endswith("ok\n")
+
+
+def test_the_rpm_holds_the_same_files(deb: Path, tree: Path) -> None:
+    """Both are made from one tree; the configuration is marked as such."""
+    rpm = built("rpm")
+
+    def listed(*options: str) -> set[str]:
+        command = [tool("rpm", "rpm"), "--query", "--package", *options, str(rpm)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return set(done.stdout.splitlines())
+
+    inside = {name for name in listed("--list") if (tree / name.strip("/")).is_file()}
+    assert inside == files_of(tree)
+    assert listed("--configfiles") == {"/etc/rightsizer/rightsizer.yaml"}
+    assert "python(abi) >= 3.11" in listed("--requires")
+    owners = {line.split()[0] for line in listed("--queryformat", "[%{FILEUSERNAME}\\n]")}
+    assert owners == {"root"}
+
+
+def test_the_rpm_installs_and_goes(root: Path) -> None:
+    """Its scripts make the user and compile; removing it keeps the history."""
+    rpm = [tool("rpm", "rpm"), "--root", str(root), "--dbpath", "/var/lib/rpm", "--nodeps"]
+
+    def run(*arguments: str) -> None:
+        done = subprocess.run([*rpm, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    run("--install", str(built("rpm")))
+    assert Machine.inside(root, "rightsizer", "version").startswith(f"rightsizer {__version__} ")
+    assert "rightsizer:x:" in (root / "etc/passwd").read_text()
+    history = root / "var/lib/rightsizer/history.db"
+    history.parent.mkdir()
+    history.write_bytes(b"kept")
+    run("--erase", "rightsizer")
+    assert not (root / "usr/lib/rightsizer").exists()
+    assert history.exists()
+
+
+def test_one_commit_gives_one_package(deb: Path, tmp_path: Path) -> None:
+    """Built again, from the same wheel or another, it is the same byte for byte."""
+    assert run_build("deb", tmp_path).returncode == 0
+    assert (tmp_path / deb.name).read_bytes() == deb.read_bytes()
+
+
+def test_wheel_and_source_archive_install_and_run(tmp_path: Path) -> None:
+    """What `make dist` builds works in an environment that has nothing else."""
+    command = [sys.executable, "-m", "build", "--outdir", str(tmp_path / "dist"), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode and "No matching distribution" in done.stdout + done.stderr:
+        pytest.skip("hatchling cannot be fetched from here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    archive, wheel = sorted((tmp_path / "dist").iterdir(), key=lambda path: path.suffix)
+    assert archive.name == f"gpu_rightsizer-{__version__}.tar.gz"
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "clean"], check=True)
+    python = tmp_path / "clean/bin/python"
+    pip = [python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
+    subprocess.run([*pip, wheel], check=True, capture_output=True)
+    run = [tmp_path / "clean/bin/rightsizer", "version"]
+    said = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"rightsizer {__version__} ")
