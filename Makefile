@@ -6,7 +6,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint bench eval golden dist deb rpm
+.PHONY: help run demo test lint bench eval golden dist deb rpm sbom
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -18,7 +18,8 @@ demo: $(INSTALLED) ## A day of a simulated node with eight GPUs, in two minutes
 	$(BIN)/rightsizer demo
 
 test: lint ## Everything that must hold: lint, types and tests
-	$(BIN)/pytest
+	@# A file's tests stay together, for they share what is slow to start.
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(INSTALLED) ## Style and types
 	$(BIN)/ruff check .
@@ -42,6 +43,9 @@ deb: $(INSTALLED) ## A package for Debian and Ubuntu in dist/, with all librarie
 
 rpm: $(INSTALLED) ## The same for Fedora and Red Hat
 	PYTHON=$(BIN)/python config/packages/build rpm
+
+sbom: $(INSTALLED) ## A bill of materials of the agent in dist/, CycloneDX
+	$(BIN)/python config/packages/sbom.py dist/rightsizer.cdx.json
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, $(PYTHON) is older; name another: make PYTHON=python3.12")'

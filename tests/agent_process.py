@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 __all__ = ["RIGHTSIZER", "AgentProcess", "agent_process", "eventually", "run_rightsizer"]
 
 RIGHTSIZER: Final = (sys.executable, "-m", "rightsizer")
-_START_SECONDS: Final = 30.0
+_START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 20.0
 _PAGE: Final = re.compile(r"page +http://([^/\s]+)/")
 _Answer = TypeVar("_Answer")

@@ -1,7 +1,7 @@
 """The manual page of the command, from what the command says of itself."""  # noqa: INP001
 
 from rightsizer import __version__
-from rightsizer.cli.main import COMMANDS
+from rightsizer.cli.commands import COMMANDS
 
 
 def _escaped(text: str) -> str:

@@ -13,7 +13,8 @@ import pytest
 from agent_process import RIGHTSIZER, run_rightsizer
 from rightsizer import __version__
 from rightsizer.cli.command import Command
-from rightsizer.cli.main import COMMANDS, main
+from rightsizer.cli.commands import COMMANDS
+from rightsizer.cli.main import main
 from rightsizer.runtime.settings import Settings
 
 CONFIG: Final = Path(__file__).parent.parent.parent / "config"

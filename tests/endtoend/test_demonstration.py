@@ -9,6 +9,8 @@ from markupsafe import escape
 
 from agent_process import AgentProcess, agent_process, eventually
 
+pytestmark = pytest.mark.timeout(300)
+
 DAY_SECONDS: Final = 86400.0
 DEMO: Final = """\
 from rightsizer.runtime.demo import DemoSettings, run_demo
@@ -46,7 +48,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
         began = eventually(lambda: process.json("/api/v1/report"))["time"]
         # The first tick may be past when the first report is seen; the last is not.
         is_over = began + DAY_SECONDS - 1800.0
-        eventually(lambda: process.json("/api/v1/report")["time"] >= is_over, 90)
+        eventually(lambda: process.json("/api/v1/report")["time"] >= is_over, 240)
         yield process
 
 

@@ -5,7 +5,6 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-import bcrypt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,7 +13,8 @@ from rightsizer.domain.errors import ConfigurationError
 from rightsizer.publish.web.toolkit.web_config import RateLimit, WebConfig, WebConfigReader
 from web_certificates import Authority
 
-HASH: Final = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+HASH: Final = "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW"
+"""Of `secret`, with a salt that is the same in every run."""
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from rightsizer.cli.main import COMMANDS
+from rightsizer.cli.commands import COMMANDS
 from rightsizer.config.loader import load
 from rightsizer.domain.advice import AdviceEventKind, AdviceState
 from rightsizer.domain.finding import Reason, Severity

@@ -8,7 +8,8 @@ from typing import Final, Self
 
 from rightsizer.accounting.history_roll_up import roll_up_device
 from rightsizer.accounting.known import KnownDevice, from_text, to_text
-from rightsizer.accounting.window_form import decode, encode
+from rightsizer.accounting.window_form import encode
+from rightsizer.accounting.window_row import understood
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.window import Window
 from rightsizer.edge.database import Database
@@ -144,7 +145,7 @@ class History:
         # Page by page: whoever reads slowly, or not to the end, holds no lock meanwhile.
         while rows := self._page(place, until):
             for *_, uuid, data in rows:
-                window = _understood(uuid, data)
+                window = understood(uuid, data)
                 if window is not None:
                     yield window
             place = rows[-1][:2]
@@ -302,10 +303,3 @@ def _used_bytes(connection: Connection) -> int:
 def _pragma(connection: Connection, name: str) -> int:
     (value,) = connection.execute(f"PRAGMA {name}").fetchone()
     return int(value)
-
-
-def _understood(uuid: str, data: bytes) -> Window | None:
-    try:
-        return decode(uuid, data)
-    except ValueError:
-        return None

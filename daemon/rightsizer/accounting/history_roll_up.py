@@ -6,9 +6,9 @@ from sqlite3 import Connection
 from typing import Final
 
 from rightsizer.accounting.builder import WindowBuilder
-from rightsizer.accounting.window_form import decode, encode
+from rightsizer.accounting.window_form import encode
+from rightsizer.accounting.window_row import understood
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.window import Window
 from rightsizer.edge.database import Database
 
 __all__ = ["roll_up_device"]
@@ -69,7 +69,7 @@ def _hours(rows: Iterable[_Row]) -> list[list[_Row]]:
 
 
 def _merge(connection: Connection, uuid: str, hour: Sequence[_Row]) -> int:
-    parts = {row.id: window for row in hour if (window := _understood(uuid, row.data)) is not None}
+    parts = {row.id: window for row in hour if (window := understood(uuid, row.data)) is not None}
     if not parts:
         return 0
     builder = WindowBuilder(uuid)
@@ -84,10 +84,3 @@ def _merge(connection: Connection, uuid: str, hour: Sequence[_Row]) -> int:
     )
     connection.executemany("DELETE FROM window WHERE id = ?", [(other,) for other in others])
     return len(others)
-
-
-def _understood(uuid: str, data: bytes) -> Window | None:
-    try:
-        return decode(uuid, data)
-    except ValueError:
-        return None

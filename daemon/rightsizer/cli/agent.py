@@ -8,7 +8,7 @@ from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.web_flags import add_access_flags, add_listen_flags, with_web_flags
 from rightsizer.runtime.service import serve
 from rightsizer.runtime.settings import PathSettings, Settings, SimulatedSettings
-from rightsizer.telemetry.simulated.scenario import packaged_scenarios
+from rightsizer.telemetry.simulated.packaged import packaged_scenarios
 
 __all__ = ["COMMAND", "add_source_flags", "with_source_flags"]
 

@@ -2,64 +2,19 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from rightsizer.cli import (
-    advise,
-    agent,
-    catalogue,
-    check_config,
-    claim,
-    compare,
-    demo,
-    doctor,
-    explain,
-    export,
-    job_report,
-    plan,
-    project,
-    record,
-    release,
-    replay,
-    report,
-    topology,
-    version,
-)
+from rightsizer.cli import agent
 from rightsizer.cli.command import Command
 from rightsizer.cli.output import discard_output
 from rightsizer.domain.errors import RightsizerError
 
-__all__ = ["COMMANDS", "entry_point", "main"]
-
-COMMANDS: tuple[Command, ...] = (
-    agent.COMMAND,
-    demo.COMMAND,
-    record.COMMAND,
-    replay.COMMAND,
-    advise.COMMAND,
-    explain.COMMAND,
-    claim.CLAIM,
-    claim.DISMISS,
-    claim.SNOOZE,
-    export.COMMAND,
-    report.COMMAND,
-    job_report.COMMAND,
-    release.RELEASE,
-    release.RESUME,
-    topology.COMMAND,
-    project.COMMAND,
-    catalogue.COMMAND,
-    compare.COMMAND,
-    plan.COMMAND,
-    check_config.COMMAND,
-    doctor.COMMAND,
-    version.COMMAND,
-)
+__all__ = ["entry_point", "main"]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; the exit code (0 done, 1 failed, 2 usage, 78 configuration)."""
-    parser = _parser()
+    parser = _parser(_commands(arguments))
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
         parser.print_help(sys.stderr)
@@ -99,14 +54,24 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
         return super()._get_help_string(action)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _commands(arguments: Sequence[str]) -> tuple[Command, ...]:
+    """Those that may be asked for: the agent alone where its name comes first."""
+    if arguments[:1] == [agent.COMMAND.name]:
+        return (agent.COMMAND,)
+    # The agent stays for months, and the other commands' modules would be 5 MiB of its memory.
+    from rightsizer.cli.commands import COMMANDS  # noqa: PLC0415
+
+    return COMMANDS
+
+
+def _parser(commands: Iterable[Command]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rightsizer",
         description="Account for every second of every GPU and say what size it should be.",
     )
     parser.set_defaults(command=None)
     choices = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in COMMANDS:
+    for command in commands:
         sub = choices.add_parser(
             command.name,
             help=command.summary,

@@ -126,6 +126,11 @@ def why_unknown(advice: Sequence[Advice], asked: str) -> str | None:
         return f"there is no advice '{asked}'; did you mean {' or '.join(near)}?"
     still_open = [each.id for each in advice if each.is_open]
     known = ", ".join(still_open[:_NEAR]) + (" and others" if len(still_open) > _NEAR else "")
+    if not ids:
+        return (
+            f"there is no advice '{asked}', nor any other: the ledger is empty; let the agent run, "
+            "or keep what `rightsizer advise` finds with `rightsizer advise --save`"
+        )
     return f"there is no advice '{asked}'; open is {known or 'none'} (see `rightsizer advise`)"
 
 

@@ -167,7 +167,7 @@ def _rank(row: AdviceRow) -> tuple[float, float, int, str]:
 
 
 def _was_open(advice: Advice, until: Nanoseconds) -> bool:
-    return advice.opened < until and (
+    return advice.opened <= until and (
         advice.is_open or (advice.closed is not None and advice.closed >= until)
     )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
@@ -12,27 +11,14 @@ from rightsizer.edge.yaml import Document, YamlError, load_yaml
 from rightsizer.telemetry.simulated.activity import Activity
 from rightsizer.telemetry.simulated.faults import read_faults
 from rightsizer.telemetry.simulated.fields import Fields
+from rightsizer.telemetry.simulated.packaged import ACTIVITIES, FOLDER, packaged_scenarios
 from rightsizer.telemetry.simulated.plan import Scenario
 from rightsizer.telemetry.simulated.slots import read_slots
 from rightsizer.telemetry.simulated.tasks import read_task
 
 __all__ = ["Scenario", "load_scenario", "packaged_scenarios"]
 
-_FOLDER: Final = resources.files("rightsizer.telemetry.simulated") / "scenarios"
-_ACTIVITIES: Final = "activities.yaml"
 _RATIOS: Final = tuple(field.name for field in dataclass_fields(Activity))
-
-
-def packaged_scenarios() -> tuple[str, ...]:
-    """The names of the scenarios that come with the program."""
-    names = (entry.name for entry in _FOLDER.iterdir())
-    return tuple(
-        sorted(
-            name.removesuffix(".yaml")
-            for name in names
-            if name.endswith(".yaml") and name != _ACTIVITIES
-        )
-    )
 
 
 def load_scenario(name_or_path: str, catalogue: Catalogue) -> Scenario:
@@ -43,7 +29,7 @@ def load_scenario(name_or_path: str, catalogue: Catalogue) -> Scenario:
             starts with `file:line:column`.
     """
     document = _document(name_or_path)
-    activities = _activities(Fields.root(_packaged(_ACTIVITIES)), {})
+    activities = _activities(Fields.root(_packaged(ACTIVITIES)), {})
     top = Fields.root(document)
     top.only(
         (
@@ -87,7 +73,7 @@ def _document(name_or_path: str) -> Document:
 
 
 def _packaged(file: str) -> Document:
-    return _parsed((_FOLDER / file).read_text(encoding="utf-8"), file)
+    return _parsed((FOLDER / file).read_text(encoding="utf-8"), file)
 
 
 def _parsed(text: str, name: str) -> Document:

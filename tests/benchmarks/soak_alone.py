@@ -1,0 +1,162 @@
+"""A program that lets a whole agent live in fast motion, and says what it took as it went.
+
+Its argument is `hour`, at one reading a second through the driver bindings, or `week`, at one a
+minute straight from the model of the node.
+"""
+
+import gc
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+from urllib.request import urlopen
+
+from process import memory_mebibytes
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.agent import Agent
+from rightsizer.runtime.log import configure
+from rightsizer.runtime.settings import PathSettings, Settings, SimulatedSettings
+from rightsizer.runtime.sources import live_source
+from rightsizer.runtime.storage import Storage
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.telemetry.source import Source
+
+_SCENARIO: Final = "eight-gpu-node"
+_HOUR: Final = 3600.0
+_DAY: Final = 86400.0
+_RECOMMEND_SECONDS: Final = {"hour": 600.0, "week": 7200.0}
+_FLUSH_SECONDS: Final = {"hour": 60.0, "week": 1800.0}
+_SCRAPE_SECONDS: Final = {"hour": 15.0, "week": 7200.0}
+_LOOK_SECONDS: Final = {"hour": 300.0, "week": 7200.0}
+
+
+@dataclass
+class Chore:
+    """Something that is done every so often on the agent's clock."""
+
+    seconds: float
+    run: Callable[[], object]
+    due: Nanoseconds = 0
+
+    def at(self, now: Nanoseconds) -> None:
+        """Do it if it is time."""
+        if not self.due:
+            self.due = now
+        if now >= self.due:
+            self.due = now + nanoseconds(self.seconds)
+            self.run()
+
+
+@dataclass
+class Watched:
+    """A source that ends after a while, with what happens beside it at set times."""
+
+    source: Source
+    clock: FastClock
+    until: Nanoseconds
+    chores: list[Chore] = field(default_factory=list)
+
+    def read(self) -> Snapshot | None:
+        """The next snapshot, after whatever is due."""
+        now = self.clock.time()
+        for chore in self.chores:
+            chore.at(now)
+        return None if now >= self.until else self.source.read()
+
+    def close(self) -> None:
+        """Close it."""
+        self.source.close()
+
+
+def main(span: str) -> None:
+    """Live, and tell memory by hour of life, CPU and counts."""
+    # What it logs is not what is measured.
+    configure("json", "error", repeat_interval_seconds=0.0)
+    sizes: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory() as name:
+        agent, watched = _agent(span, Path(name))
+        start = watched.clock.time()
+        agent.start()
+        gc.collect()
+        gc.freeze()
+        counts = _schedule(agent, watched, span)
+
+        def look() -> None:
+            gc.collect()
+            hours = (watched.clock.time() - start) / NANOSECONDS_PER_SECOND / _HOUR
+            sizes.append((hours, memory_mebibytes()))
+
+        watched.chores.append(Chore(_HOUR if span == "week" else 600.0, look))
+        used = time.process_time()
+        agent.run(threading.Event())
+        used = time.process_time() - used
+        samples = agent.coordinator.samples
+    json.dump({"sizes": sizes, "cpu_seconds": used, "samples": samples, **counts}, sys.stdout)
+
+
+def _agent(span: str, folder: Path) -> tuple[Agent, Watched]:
+    settings = Settings()
+    web = replace(settings.web, listen_addresses=("127.0.0.1:0",))
+    simulated = SimulatedSettings(scenario=_SCENARIO)
+    settings = replace(
+        settings,
+        web=web,
+        path=PathSettings(api_socket=""),
+        sources=replace(settings.sources, simulated=simulated),
+        sampling=replace(settings.sampling, interval=1.0 if span == "hour" else 60.0),
+    )
+    start, length = DEFAULT_START + nanoseconds(10 * _HOUR), nanoseconds(_HOUR)
+    if span == "week":
+        length = nanoseconds(7 * _DAY) + NANOSECONDS_PER_SECOND
+    clock = FastClock(start)
+    source = Watched(_source(settings, clock, span), clock, start + length)
+    storage = Storage(str(folder / "history.db"), maximum_bytes=settings.history.maximum_size_bytes)
+    return Agent(settings, source, source_name=span, clock=clock, storage=storage), source
+
+
+def _source(settings: Settings, clock: FastClock, span: str) -> Source:
+    if span == "hour":
+        return live_source(settings, clock).source
+    catalogue = built_in()
+    interval = nanoseconds(settings.sampling.interval)
+    scenario = load_scenario(_SCENARIO, catalogue)
+    return SimulatedSource(
+        scenario, catalogue, start=clock.time(), interval=interval, duration=None
+    )
+
+
+def _schedule(agent: Agent, watched: Watched, span: str) -> dict[str, int]:
+    """What jobs and readers do, at times of the agent's clock and not of the world's."""
+    counts = {"scrapes": 0, "pages": 0, "recommended": 0}
+
+    def get(path: str, what: str) -> None:
+        with urlopen(f"http://{agent.server.addresses[0]}{path}", timeout=30) as answer:
+            answer.read()
+        counts[what] += 1
+
+    def recommend() -> None:
+        agent.chores.recommend()
+        counts["recommended"] += 1
+
+    watched.chores += [
+        Chore(_FLUSH_SECONDS[span], agent.chores.flush),
+        Chore(_RECOMMEND_SECONDS[span], recommend),
+        Chore(_HOUR, agent.chores.prune),
+        Chore(_SCRAPE_SECONDS[span], lambda: get("/metrics", "scrapes")),
+        Chore(_LOOK_SECONDS[span], lambda: get("/", "pages")),
+    ]
+    return counts
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

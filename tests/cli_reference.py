@@ -1,0 +1,97 @@
+"""The page of the commands, from what each says of itself: the words are those of `--help`."""
+
+import argparse
+import getpass
+from collections.abc import Iterator
+from typing import Final
+
+from rightsizer.cli.command import Command
+from rightsizer.cli.commands import COMMANDS
+
+__all__ = ["cli_reference", "options_of", "parser_of"]
+
+_HEAD: Final = """\
+# Commands
+
+<!-- Generated from what each command says of itself; change it there and run `make golden`. -->
+
+Every command and every option, in the words of `--help`. An option goes before a variable of the
+environment, a variable before the file ([configuration](configuration.md)). Durations are written
+as in `90s`, `10m`, `7d`.
+
+Exit status: 0 done, 1 failed, 2 usage, 78 bad configuration, 130 interrupted. What is asked for
+goes to standard output, trouble to standard error.
+"""
+
+
+def parser_of(command: Command) -> argparse.ArgumentParser:
+    """What reads a command's arguments."""
+    parser = argparse.ArgumentParser(prog=f"rightsizer {command.name}", exit_on_error=False)
+    command.configure(parser)
+    return parser
+
+
+def options_of(command: Command) -> list[argparse.Action]:
+    """What a command takes, but for `--help`: arguments first, as in a usage line."""
+    actions = [each for each in parser_of(command)._actions if each.dest != "help"]
+    return sorted(actions, key=lambda each: bool(each.option_strings))
+
+
+def cli_reference() -> str:
+    """The page."""
+    rows = "\n".join(f"| [`{each.name}`](#{_anchor(each)}) | {each.summary} |" for each in COMMANDS)
+    sections = "\n".join(map(_section, COMMANDS))
+    return f"{_HEAD}\n| command | what it does |\n|---|---|\n{rows}\n\n{sections}"
+
+
+def _anchor(command: Command) -> str:
+    return f"rightsizer-{command.name}"
+
+
+def _section(command: Command) -> str:
+    text = "\n\n".join(_paragraphs(command.description or f"{_sentence(command.summary)}"))
+    options = options_of(command)
+    rows = "".join(f"| {_called(each)} | {_help(each)} |\n" for each in options)
+    table = f"\n| option | what |\n|---|---|\n{rows}" if rows else ""
+    return f"## `rightsizer {command.name}`\n\n{text}\n{table}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for part in text.strip("\n").split("\n\n"):
+        if part.startswith("  "):
+            lines = [line.removeprefix("  ") for line in part.splitlines()]
+            yield "\n".join(["```", *lines, "```"])
+        else:
+            yield part
+
+
+def _called(action: argparse.Action) -> str:
+    value = _value(action)
+    if not action.option_strings:
+        return f"`{value}`"
+    joined = "`, `".join(action.option_strings)
+    return f"`{joined}`" if action.nargs == 0 else f"`{joined} {value}`"
+
+
+def _value(action: argparse.Action) -> str:
+    if action.choices is not None:
+        name = "|".join(map(str, action.choices))
+    else:
+        name = str(
+            action.metavar or (action.dest.upper() if action.option_strings else action.dest)
+        )
+    return name.replace("|", "\\|") + (" ..." if action.nargs in {"+", "*"} else "")
+
+
+def _help(action: argparse.Action) -> str:
+    text = " ".join((action.help or "").split()).replace("%%", "%").replace("|", "\\|")
+    if action.default is None or isinstance(action.default, bool | list | tuple):
+        return text
+    # Whoever runs a command is named by default; no page can know who that is.
+    is_person = action.dest == "actor" and action.default == getpass.getuser()
+    default = "whoever runs the command" if is_person else f"`{action.default}`"
+    return f"{text} (default: {default})" if "(default:" not in text else text

@@ -1,0 +1,149 @@
+"""Files that the agent opens: whatever is in them is read, or refused with an error of ours."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from hypothesis import given, settings
+
+from mutations import mutated_bytes, mutated_tree
+from readings import EPOCH, HOUR, MINUTE
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.accounting.history import History
+from rightsizer.accounting.history_schema import HISTORY_SCHEMAS
+from rightsizer.accounting.window_form import decode, encode
+from rightsizer.advice.rules import RULES
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.config.loader import load
+from rightsizer.domain.errors import ConfigurationError, RecordingError
+from rightsizer.domain.state import State
+from rightsizer.domain.window import Window
+from rightsizer.edge.clock import FastClock
+from rightsizer.edge.database import Database
+from rightsizer.edge.yaml import dump_yaml
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.policy import Guidance
+from rightsizer.runtime.recommender_run import Recommender
+from rightsizer.runtime.settings import Settings
+from rightsizer.telemetry.recorded.source import open_recording
+
+TESTS: Final = Path(__file__).parent.parent
+RECORDINGS: Final = {
+    path.name: path.read_bytes()[:4000]
+    for path in sorted((TESTS / "recorded" / "data").iterdir())
+    if path.suffix in {".csv", ".prom", ".txt"}
+}
+CONFIGURATION: Final[dict[str, Any]] = {
+    "web": {"listen_addresses": ["127.0.0.1:19400"], "server": {"connections_maximum": 64}},
+    "history": {"path": "/tmp/h.db", "retention": "30d"},
+    "sources": {
+        "dcgm": {"url": "http://127.0.0.1:9400/metrics"},
+        "serving": {"endpoints": [{"url": "http://127.0.0.1:8000/metrics", "gpus": ["0"]}]},
+    },
+    "recommender": {"interval": "10m", "rules": {"idle": {}}},
+    "webhooks": [{"url": "http://127.0.0.1:9/hook", "name": "chat"}],
+    "grafana": {"url": "http://127.0.0.1:3000", "token_file": "/nowhere"},
+    "log": {"level": "info"},
+}
+WINDOW: Final = Window(
+    uuid="GPU-0",
+    start=EPOCH,
+    end=EPOCH + 5 * MINUTE,
+    states={State.PRODUCTIVE: 5 * MINUTE},
+    used_seconds=200.0,
+    energy_joules=1e5,
+)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_recording_of_each_format(tmp_path: Path, name: str) -> None:
+    """Real ones, with odd bytes in a few places."""
+    path = tmp_path / name
+
+    @settings(max_examples=40, deadline=None)
+    @given(mutated_bytes(RECORDINGS[name]))
+    def check(content: bytes) -> None:
+        told = ""
+        path.write_bytes(content)
+        try:
+            source = open_recording([path], catalogue=built_in())
+            while source.read() is not None:
+                pass
+            source.close()
+        except RecordingError as error:
+            told = str(error)
+        assert not told or str(path) in told
+
+    check()
+
+
+def test_the_configuration_is_right_to_begin_with() -> None:
+    """What is fuzzed below is accepted as it stands."""
+    assert load(Settings, dump_yaml(CONFIGURATION), "a.yaml").log.level == "info"
+
+
+@settings(max_examples=100, deadline=None)
+@given(mutated_tree(CONFIGURATION))
+def test_a_configuration_with_odd_values(tree: Any) -> None:
+    """It loads, or every line of the error has its place."""
+    assert all(line.startswith("a.yaml:") for line in _faults(dump_yaml(tree)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(mutated_bytes(yaml.safe_dump(CONFIGURATION).encode()))
+def test_a_configuration_with_odd_bytes(content: bytes) -> None:
+    """As it comes from a disk that has gone bad."""
+    text = content.decode("utf-8", "replace")
+    assert all(line.startswith("a.yaml:") for line in _faults(text))
+
+
+def _faults(text: str) -> list[str]:
+    try:
+        load(Settings, text, "a.yaml")
+    except ConfigurationError as error:
+        return str(error).splitlines()
+    return []
+
+
+@settings(max_examples=200, deadline=None)
+@given(mutated_bytes(encode(WINDOW)))
+def test_a_packed_window_with_odd_bytes(data: bytes) -> None:
+    """It is a window, or it is refused as none."""
+    with suppress(ValueError):
+        assert decode("GPU-0", data).uuid == "GPU-0"
+
+
+FORM: Final[dict[str, Any]] = {
+    "v": 1,
+    "start": EPOCH,
+    "end": EPOCH + HOUR,
+    "states": {"productive": HOUR},
+    "tiers": {"profiling": HOUR},
+    "used_seconds": 3000.0,
+    "used_joules": 1e5,
+    "energy_joules": 2e5,
+    "demands": {"compute": [[50, HOUR]]},
+    "waste_seconds": {"idle": 1.0},
+    "compute_at_least": [[40, HOUR]],
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(mutated_tree(FORM))
+def test_a_row_with_odd_values_stops_nobody(
+    tmp_path_factory: pytest.TempPathFactory, form: dict[str, Any]
+) -> None:
+    """It is passed over, or the agent starts with it and its rules run."""
+    path = tmp_path_factory.mktemp("rows") / "history.db"
+    with Database(path, HISTORY_SCHEMAS, is_durable=False) as database:
+        with database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO window (uuid, start, finish, data) VALUES (?, ?, ?, ?)",
+                ("GPU-0", EPOCH, EPOCH + HOUR, json.dumps(form).encode()),
+            )
+        history, accountant = History(database), Accountant(AccountingSettings(), ())
+        accountant.restore(history.devices(), history.load())
+    Recommender(accountant, RULES, Guidance(), FastClock(EPOCH + HOUR)).run(frozenset())

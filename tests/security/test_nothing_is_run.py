@@ -1,0 +1,85 @@
+"""The program starts no other program and runs no text: there is nothing to inject into."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+PACKAGE: Final = Path(__file__).parent.parent.parent / "daemon" / "rightsizer"
+
+MODULES: Final = frozenset(
+    {"subprocess", "pty", "multiprocessing", "pickle", "marshal", "shelve", "code", "runpy"}
+)
+"""Ways to start programs, and forms of data that run when they are read."""
+
+BUILT_IN: Final = frozenset({"eval", "exec", "compile", "__import__"})
+SYSTEM: Final = ("system", "popen", "exec", "spawn", "posix_spawn", "fork", "startfile")
+"""How the names begin, in `os`, of what starts a program."""
+
+UNSAFE_YAML: Final = frozenset(
+    {"load", "load_all", "full_load", "unsafe_load", "Loader", "FullLoader", "UnsafeLoader"}
+)
+
+EXCEPTIONS: Final[dict[str, str]] = {}
+"""`file: what` with the reason. There is none, and a first one needs a line in SECURITY.md."""
+
+
+def forbidden(tree: ast.AST) -> Iterator[str]:
+    """What a file does that could run something."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name.split(".")[0] in MODULES)
+        elif isinstance(node, ast.ImportFrom):
+            yield from _imported(node)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield from _named(node.value.id, node.attr)
+        elif isinstance(node, ast.Call):
+            yield from (f"{each.arg}=" for each in node.keywords if each.arg == "shell")
+            if isinstance(node.func, ast.Name) and node.func.id in BUILT_IN:
+                yield node.func.id
+
+
+def _imported(node: ast.ImportFrom) -> Iterator[str]:
+    module = node.module or ""
+    if module.split(".")[0] in MODULES:
+        yield module
+    yield from (name for each in node.names for name in _named(module, each.name))
+
+
+def _named(module: str, name: str) -> Iterator[str]:
+    is_system = module == "os" and name.startswith(SYSTEM)
+    if is_system or (module == "yaml" and name in UNSAFE_YAML):
+        yield f"{module}.{name}"
+
+
+def test_the_package_runs_nothing() -> None:
+    """No program, no shell, no text as code, no data that runs when it is read."""
+    found = {
+        f"{file.relative_to(PACKAGE)}: {what}"
+        for file in PACKAGE.rglob("*.py")
+        for what in forbidden(ast.parse(file.read_text(encoding="utf-8")))
+    }
+    assert found == set(EXCEPTIONS)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import subprocess",
+        "import multiprocessing.pool",
+        "from subprocess import run",
+        "from os import system",
+        "def f():\n    import pickle",
+        "os.execv('x', [])",
+        "os.posix_spawn('x', [], {})",
+        "eval('1')",
+        "f(shell=False)",
+        "yaml.load(text)",
+        "yaml.Loader",
+    ],
+)
+def test_what_would_run_something_is_seen(source: str) -> None:
+    """The check itself works, under names and inside functions."""
+    assert list(forbidden(ast.parse(source)))

@@ -1,0 +1,152 @@
+"""What the pages say can be followed: links lead somewhere, commands can be typed."""
+
+import argparse
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import cli_reference
+from rightsizer.cli.command import Command
+from rightsizer.cli.commands import COMMANDS
+
+ROOT: Final = Path(__file__).parent.parent
+DOCS: Final = ROOT / "docs"
+PAGES: Final = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+
+LINK: Final = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+FENCE: Final = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CODE: Final = re.compile(r"`[^`\n]*`")
+SYNOPSIS: Final = re.compile(r"\.\.\.|\[--|<[a-z]")
+"""Marks of a line that shows a form and is not to be typed."""
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def _prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    return FENCE.sub("", page.read_text("utf-8"))
+
+
+def _links(page: Path) -> Iterator[str]:
+    """Targets within the repository, in the prose of a page."""
+    for target in LINK.findall(CODE.sub("`code`", _prose(page))):
+        if "://" not in target and not target.startswith("mailto:"):
+            yield target
+
+
+def _anchors(page: Path) -> set[str]:
+    """What a forge calls each heading: lower case, no punctuation, a number where it repeats."""
+    anchors: set[str] = set()
+    for title in re.findall(r"^#+ (.+)$", _prose(page), re.MULTILINE):
+        text = LINK.sub(lambda found: found[0].split("]")[0].lstrip("!["), title)
+        base = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+        repeats = sum(1 for each in anchors if re.fullmatch(rf"{re.escape(base)}(-\d+)?", each))
+        anchors.add(f"{base}-{repeats}" if repeats else base)
+    return anchors
+
+
+def _command_lines(page: Path) -> Iterator[str]:
+    """What follows the command's name in each line of a block that could be typed."""
+    names = {each.name for each in COMMANDS}
+    for block in FENCE.findall(page.read_text("utf-8")):
+        for line in block.replace("\\\n", " ").splitlines():
+            found = re.match(r"(.*\s)?(?:\S*/)?rightsizer ([a-z]\S*.*)", line.strip())
+            if found is None or SYNOPSIS.search(line):
+                continue
+            before, after = found[1], found[2]
+            # What begins with the name is a command; later in a line it may be anything's name.
+            if before in {None, "$ ", "sudo "} or after.split()[0] in names:
+                yield after
+
+
+def _words(line: str) -> list[str]:
+    """The words up to where the shell takes over."""
+    words = shlex.split(line, comments=True)
+    ends = [n for n, word in enumerate(words) if re.fullmatch(r"[|;&>]+|\d?>.*|\|\|", word)]
+    return words[: ends[0]] if ends else words
+
+
+def _parser(command: Command) -> argparse.ArgumentParser:
+    parser = cli_reference.parser_of(command)
+    parser.allow_abbrev = False
+    return parser
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Each link within the repository names a file that is there, and a heading that it has."""
+    broken = []
+    for target in _links(page):
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        is_page = file.suffix == ".md"
+        if not file.exists() or (anchor and is_page and anchor not in _anchors(file)):
+            broken.append(target)
+    assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_command_lines_can_be_typed(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each `rightsizer ...` of a block is a command that exists, with options that it has."""
+    parsers = {each.name: _parser(each) for each in COMMANDS}
+    refused = []
+    for line in _command_lines(page):
+        name, *arguments = _words(line)
+        try:
+            parsers[name].parse_args(arguments)
+        except (KeyError, argparse.ArgumentError):
+            refused.append(line)
+        except SystemExit:
+            refused.append(f"{line}: {capsys.readouterr().err}")
+    assert not refused
+
+
+def test_command_lines_are_found() -> None:
+    """The test above has something to hold: the first page shows most of the commands."""
+    shown = {line.split()[0] for page in PAGES for line in _command_lines(page)}
+    assert {"advise", "explain", "replay", "report", "plan", "release", "dismiss"} <= shown
+
+
+def test_every_command_is_explained_with_all_its_options(
+    golden: Callable[[str | Path, str], None],
+) -> None:
+    """The reference is made from what the commands say of themselves, and is as new as they are."""
+    page = cli_reference.cli_reference()
+    golden(DOCS / "cli.md", page)
+    for command in COMMANDS:
+        section = page.split(f"## `rightsizer {command.name}`\n")[1].split("\n## ")[0]
+        flags = [flag for each in cli_reference.options_of(command) for flag in each.option_strings]
+        missing = [flag for flag in flags if flag not in section]
+        assert not missing, f"{command.name} has {missing}"
+
+
+def test_the_first_page_names_every_command() -> None:
+    """Whoever reads the first page alone knows what there is."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert not [each.name for each in COMMANDS if not re.search(rf"`[^`]*\b{each.name}\b", text)]
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    """Whoever begins at the map finds every page."""
+    reached: set[Path] = set()
+    waiting = [DOCS / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached or not page.exists():
+            continue
+        reached.add(page)
+        targets = (page.parent / link.partition("#")[0] for link in _links(page))
+        waiting += [each.resolve() for each in targets if each.suffix == ".md"]
+    assert not [_name(page) for page in DOCS.rglob("*.md") if page not in reached]
+
+
+def test_no_page_names_a_path_of_the_machine_that_it_was_written_on() -> None:
+    """Folders of whoever wrote a page are on no reader's machine."""
+    own = re.compile(rf"{re.escape(str(ROOT))}\b|(?<![\w.~-])/(?:root|home|work)/")
+    assert not [_name(page) for page in PAGES if own.search(page.read_text("utf-8"))]
