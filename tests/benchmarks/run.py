@@ -26,6 +26,7 @@ from benchmarks import (
     replay_speed,
     scrape_cost,
     scrape_crowd,
+    soak_cost,
     tick_cost,
 )
 from benchmarks.options import Options
@@ -41,6 +42,7 @@ BENCHMARKS: Final[Sequence[tuple[str, Callable[[Options], Iterable[Figure]]]]] =
     ("Accounting and history", accounting_cost.measure),
     ("A history of fourteen days", history_cost.measure),
     ("Killed under load", kills.measure),
+    ("An hour and a week", soak_cost.measure),
     ("The recommender", recommender_cost.measure),
     ("Replay", replay_speed.measure),
     ("Planning", plan_speed.measure),

@@ -1,0 +1,54 @@
+"""Rows of a history: what cannot be counted with is no window."""
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from readings import EPOCH, HOUR
+from rightsizer.accounting.window_form import encode
+from rightsizer.accounting.window_row import understood
+from rightsizer.domain.state import State
+from rightsizer.domain.window import Window
+
+FORM: Final[dict[str, Any]] = {"v": 1, "start": EPOCH, "end": EPOCH + HOUR}
+
+
+def test_a_window_that_was_written_is_understood() -> None:
+    """As it was."""
+    window = Window("GPU-0", EPOCH, EPOCH + HOUR, states={State.PRODUCTIVE: HOUR}, used_joules=1.5)
+    assert understood("GPU-0", encode(window)) == window
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"start": None},
+        {"start": "yesterday"},
+        {"start": 1.5},
+        {"start": -1},
+        {"end": EPOCH - 1},
+        {"end": 2**63},
+        {"states": {"productive": None}},
+        {"states": {"productive": -1}},
+        {"tiers": {"profiling": True}},
+        {"used_seconds": None},
+        {"used_joules": float("nan")},
+        {"energy_joules": float("inf")},
+        {"waste_seconds": {"idle": -1.0}},
+        {"compute_at_least": [[0.5, 1.0]]},
+        {"compute_at_least": [[5, float("nan")]]},
+        {"demands": {"compute": [[5, -1.0]]}},
+        {"demands": 7},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_counted_with_is_passed_over(odd: dict[str, Any]) -> None:
+    """Whatever a disk or another program has made of it."""
+    assert understood("GPU-0", json.dumps(FORM).encode()) is not None
+    assert understood("GPU-0", json.dumps({**FORM, **odd}).encode()) is None
+
+
+def test_what_is_nested_too_deeply_is_passed_over() -> None:
+    """It is refused, not followed to the bottom of the stack."""
+    assert understood("GPU-0", b'{"v":1,"start":' + b"[" * 100_000) is None

@@ -1,0 +1,49 @@
+"""What the agent keeps in memory for months: nothing that only other commands need."""
+
+import subprocess
+import sys
+from functools import cache
+from typing import Final
+
+import pytest
+
+PROGRAM: Final = """
+import sys
+from contextlib import suppress
+from rightsizer.cli.main import main
+with suppress(SystemExit):
+    main([sys.argv[1], "--help"])
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+@cache
+def modules(command: str) -> set[str]:
+    """What is loaded once a command knows its flags."""
+    program = [sys.executable, "-c", PROGRAM, command]
+    return set(subprocess.run(program, capture_output=True, text=True, check=True).stderr.split())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "rightsizer.cli.plan",
+        "rightsizer.sizing.planner",
+        "rightsizer.publish.export",
+        "rightsizer.telemetry.recorded",
+        "rightsizer.telemetry.simulated.node",
+        "jinja2",
+        "urllib3",
+        "h2",
+    ],
+)
+def test_the_agent_does_not_load_what_others_need(other: str) -> None:
+    """Other commands, the model of a node, and what no setting asks for."""
+    loaded = modules("agent")
+    assert "rightsizer.runtime.agent" in loaded
+    assert other not in loaded
+
+
+def test_other_commands_are_all_there() -> None:
+    """Whoever asks for another, or for help, chooses from all."""
+    assert {"rightsizer.cli.plan", "rightsizer.cli.agent"} <= modules("plan")
