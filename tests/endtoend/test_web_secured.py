@@ -17,6 +17,7 @@ import pytest
 
 from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
 from prometheus_server import prometheus_server
+from victoria_server import victoria_server
 from web_certificates import Authority
 
 USER: Final = "prometheus"
@@ -95,6 +96,23 @@ def job(name: str, authority: Authority, address: str, **more: Any) -> dict[str,
 def scraping(*jobs: dict[str, Any]) -> str:
     """A configuration that scrapes every second, anew each time."""
     return json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs})
+
+
+@pytest.mark.prometheus
+def test_victoria_metrics_scrapes_with_tls_and_password(authority: Authority) -> None:
+    """It takes the same job as Prometheus does; with a wrong password there is nothing."""
+    login = {"username": USER, "password": PASSWORD}
+    with secured(authority, TLS + USERS) as agent:
+        config = scraping(
+            job("secured", authority, agent.address, basic_auth=login),
+            job("stranger", authority, agent.address, basic_auth={**login, "password": "x"}),
+        )
+        with victoria_server(config) as victoria:
+            victoria.wait_for('up{job="secured"} == 1')
+            victoria.wait_for('rightsizer_device_up{job="secured"} == 1')
+            victoria.wait_for('up{job="stranger"} == 0')
+
+            assert victoria.query('rightsizer_device_up{job="stranger"}') == []
 
 
 @pytest.mark.prometheus
