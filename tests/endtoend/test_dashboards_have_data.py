@@ -70,7 +70,11 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         rules = RULES.read_text("utf-8").replace("interval: 5m", "interval: 1s")
         config = scrape_config(*(agent.address for agent in agents), rule_files=("rules.yaml",))
         files = {"rules.yaml": rules.replace("interval: 1m", "interval: 1s")}
-        yield stack.enter_context(prometheus_server(config, files))
+        server = stack.enter_context(prometheus_server(config, files))
+        # Each has been scraped, and has shown its GPUs and who holds them.
+        server.wait_for("count(count by (instance) (rightsizer_state_seconds_total)) == 3", 60.0)
+        server.wait_for("count(rightsizer_workload_info) > 0", 60.0)
+        yield server
 
 
 def test_every_query_finds_something(prometheus: Prometheus) -> None:
@@ -104,7 +108,10 @@ def test_a_cluster_chosen_shuts_out_what_has_none(prometheus: Prometheus) -> Non
 def test_one_state_at_a_time(prometheus: Prometheus) -> None:
     """The strip gives each device one number, and it is one of a state."""
     (query,) = [query for query in QUERIES if query.name == "node: State of each device: A"]
-    found = prometheus.wait_for(concrete(query.expression))
+    expression = concrete(query.expression)
+    # A rate needs a second sample, which not all nodes have at once.
+    prometheus.wait_for(f"count({expression}) > 8", 60.0)
+    found = prometheus.query(expression)
     devices = [labels["uuid"] for labels, _ in found]
     assert len(set(devices)) == len(devices) > 8
     assert {value for _, value in found} <= set(range(11))
