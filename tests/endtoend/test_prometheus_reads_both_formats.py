@@ -59,7 +59,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
     flags = ("--simulated.scenario", "h100-mig", "--web.listen-address", "127.0.0.1:0")
     more = ("--history.path", str(folder / "history.db"), "--no-collector.process")
     with agent_process(folder, *flags, *more, config=CONFIG) as process:
-        eventually(lambda: process.get("/-/ready")[0] == 200)
+        eventually(lambda: "rightsizer_memory_used_bytes{" in process.get("/metrics")[1])
         yield process
 
 
