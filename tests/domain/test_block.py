@@ -53,7 +53,7 @@ def test_every_block_is_found_where_it_was_put(blocks: list[Blocks]) -> None:
     for measure in Measure:
         starts = [each.start for each in whole.of(measure)]
         assert starts == sorted({each.start for part in blocks for each in part.of(measure)})
-        assert whole.peaks(measure).total == len(starts)
+        assert len(whole.series(measure).peaks) == len(starts)
     middle = EPOCH + 100 * BLOCK_SPAN
     before, after = whole.between(0, middle), whole.between(middle, 2 * EPOCH)
     assert Blocks.joined([after, before]) == whole
@@ -84,8 +84,7 @@ def test_five_minutes_that_a_restart_divided_are_one_block() -> None:
 def test_share_of_blocks_beyond_a_capacity() -> None:
     """Counted by peaks, each block once."""
     blocks = Blocks.joined(block(number, 300.0, 0.1, 0.2 * number) for number in range(6))
-    peaks = blocks.peaks(Measure.BUSY)
-    assert peaks.total - peaks.at_most(0.5) == 3
+    assert sum(peak > 0.5 for peak in blocks.series(Measure.BUSY).peaks) == 3
 
 
 def test_blocks_move_with_time() -> None:

@@ -14,7 +14,6 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 
-from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 __all__ = ["BLOCK_SPAN", "Block", "Blocks", "Measure", "Series"]
@@ -201,13 +200,6 @@ class Blocks:
             means=means if unit is None else [mean * unit for mean in means],
             peaks=peaks if unit is None else [peak * unit for peak in peaks],
         )
-
-    def peaks(self, measure: Measure) -> Histogram:
-        """How many blocks peaked at each percent; of measures that are ratios."""
-        found = Histogram()
-        for block in self.each(measure):
-            found.add(block.peak, 1.0)
-        return found
 
     def __bool__(self) -> bool:
         return bool(self.data)

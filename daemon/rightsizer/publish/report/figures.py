@@ -7,7 +7,6 @@ from rightsizer.publish.report.amount import Amount
 
 __all__ = [
     "NOTHING",
-    "date_text",
     "day_text",
     "dollars",
     "hours",
@@ -85,11 +84,6 @@ def moment_text(time: float | None, timezone: dt.tzinfo) -> str:
     if time is None:
         return "-"
     return dt.datetime.fromtimestamp(time, timezone).strftime("%Y-%m-%d %H:%M")
-
-
-def date_text(time: float, timezone: dt.tzinfo) -> str:
-    """`31 January 2026`, without the locale's help."""
-    return day_text(dt.datetime.fromtimestamp(time, timezone).date())
 
 
 def day_text(date: dt.date) -> str:
