@@ -1,6 +1,7 @@
 """The accounts behind their lock: reports that never change, gauges that stay fresh."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from readings import EMPTY, EPOCH, HELD, SECOND, TRAINING, gpu, snapshot, workload
@@ -9,6 +10,7 @@ from rightsizer.domain.advice import Advice
 from rightsizer.domain.device import Device
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.report import AgentReport, Report
+from rightsizer.domain.signal import Signal
 from rightsizer.domain.snapshot import Down, Snapshot
 from rightsizer.domain.state import State, Tier
 from rightsizer.domain.units import Nanoseconds
@@ -128,6 +130,18 @@ def test_a_parent_with_instances_has_no_gauges() -> None:
 
     assert (dict(found.provisioning), found.strip) == ({}, ())
     assert found.state is State.UNKNOWN
+
+
+def test_a_gpu_that_was_cut_shows_its_own_readings_and_no_state() -> None:
+    """It still draws power and gets warm; what it did before it was cut is told no more."""
+    books, device = accountant(), gpu()
+    post(books, snapshot(0, [device], {device: TRAINING}))
+    parent = replace(device, has_mig_instances=True)
+    own = {Signal.POWER_WATTS: 140.0, Signal.ENERGY_JOULES: 7e6}
+    (found,) = post(books, snapshot(1, [parent], {parent: own})).devices
+
+    assert dict(found.signals) == own
+    assert (found.state, found.tier, found.conditions) == (State.UNKNOWN, Tier.NONE, frozenset())
 
 
 def test_policies_reach_the_accounts() -> None:

@@ -155,15 +155,17 @@ class Accountant:
         reading = snapshot.readings.get(uuid)
         if reading is not None:
             self._last_sample[uuid] = snapshot.wall_time_of(reading.time)
-        entry = self._accounts.last(uuid)
+        # A GPU that is cut keeps no books, but draws power, gets warm and counts errors itself.
+        entry = None if device.has_mig_instances else self._accounts.last(uuid)
         is_present = reading is not None and entry is not None
+        of_parent = reading.values if reading is not None and device.has_mig_instances else {}
         provisioning, strip = self._gauges.get(uuid, ({}, ()))
         return DeviceReport(
             device=device,
             down=snapshot.down.get(uuid),
             last_sample=self._last_sample.get(uuid),
             reading=reading,
-            signals=entry.signals if is_present and entry else {},
+            signals=entry.signals if is_present and entry else of_parent,
             state=entry.state if is_present and entry else State.UNKNOWN,
             conditions=entry.conditions if is_present and entry else frozenset(),
             tier=entry.tier if is_present and entry else Tier.NONE,
