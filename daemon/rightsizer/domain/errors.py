@@ -8,6 +8,8 @@ RightsizerError             exit code 1
 ├── ScenarioError           a scenario of the simulator that cannot be run
 ├── AgentAbsentError        no agent runs on this machine
 ├── HistoryError            a history that cannot be opened or written
+├── StoreError              a store of samples that cannot be asked, or does not answer wholly
+│   └── StoreLimitError     what was asked for is more than it allows
 └── DriverError             a driver that cannot be reached (never leaves the telemetry room)
 """
 
@@ -22,6 +24,8 @@ __all__ = [
     "RequirementError",
     "RightsizerError",
     "ScenarioError",
+    "StoreError",
+    "StoreLimitError",
     "UsageError",
 ]
 
@@ -62,6 +66,14 @@ class AgentAbsentError(RightsizerError):
 
 class HistoryError(RightsizerError):
     """A history that cannot be opened: locked, newer than this program, or read-only."""
+
+
+class StoreError(RightsizerError):
+    """A store of samples that is away, refuses, or answers with a part of what was asked."""
+
+
+class StoreLimitError(StoreError):
+    """A store that allows less than was asked for in one query; less can be asked for."""
 
 
 class DriverError(RightsizerError):

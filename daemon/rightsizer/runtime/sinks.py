@@ -8,7 +8,7 @@ from rightsizer.domain.units import seconds
 from rightsizer.edge.clock import Clock
 from rightsizer.publish.grafana.annotations import GrafanaAnnotations, grafana_annotations
 from rightsizer.publish.webhook.webhooks import Webhooks
-from rightsizer.runtime.chores import EventSink
+from rightsizer.runtime.advice_desk import EventSink
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.storage import Storage
 

@@ -1,0 +1,1 @@
+"""The estate: advice over any store that answers as Prometheus does."""

@@ -1,0 +1,126 @@
+"""Where the store is, how it is spoken to, and how far back is looked."""
+
+from dataclasses import dataclass, field
+
+from rightsizer.domain.settings import setting
+
+__all__ = ["FleetSettings", "StoreSettings"]
+
+_DAY_SECONDS = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """The store's address, credentials, and how gently it is asked."""
+
+    url: str = setting(
+        "",
+        help="Address of Prometheus, Thanos Query, Mimir or VictoriaMetrics, up to what comes "
+        "before `/api/v1`; empty for none.",
+    )
+    tenant: str = setting("", help="Sent as `X-Scope-OrgID`, which Mimir and Cortex ask for.")
+    token_file: str = setting("", help="A file that holds a bearer token; read at each request.")
+    username: str = setting("", help="User of basic authentication.")
+    password_file: str = setting("", help="A file that holds that user's password.")
+    ca_file: str = setting("", help="PEM file of authorities to trust; the system's without.")
+    certificate_file: str = setting("", help="PEM file of the certificate to show.")
+    key_file: str = setting("", help="PEM file of that certificate's key.")
+    timeout_seconds: float = setting(
+        60.0,
+        help="How long one query may take; told to the store too.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=600.0,
+        source="half of Prometheus's --query.timeout of 2 min",
+    )
+    concurrency: int = setting(
+        4,
+        help="Queries that run at the same time.",
+        minimum=1,
+        maximum=64,
+        source="a fifth of Prometheus's --query.max-concurrency of 20",
+    )
+    series_maximum: int = setting(
+        2000,
+        help="Series that one query should bring at most.",
+        minimum=50,
+        maximum=100_000,
+        source="2000 series of 288 samples are a tenth of Prometheus's --query.max-samples",
+    )
+    response_maximum_bytes: int = setting(
+        64 * 2**20,
+        help="The largest answer that is read; beyond it less is asked for.",
+        unit="bytes",
+        minimum=2**20,
+    )
+    tries: int = setting(
+        4, help="How often a query is sent before the run gives up.", minimum=1, maximum=20
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """The `fleet` section of the configuration."""
+
+    store: StoreSettings = field(default_factory=StoreSettings)
+    lookback_seconds: float = setting(
+        14 * _DAY_SECONDS,
+        help="How far back is looked.",
+        unit="seconds",
+        minimum=_DAY_SECONDS,
+        maximum=90 * _DAY_SECONDS,
+        source="docs/definitions.md, conduct: sizing rests on 14 days",
+    )
+    matchers: str = setting(
+        "",
+        help='Label matchers that every query carries, as in `cluster="paris"`; empty for all.',
+    )
+    cluster_label: str = setting(
+        "cluster", help="Label that tells clusters apart, where there are several in the store."
+    )
+    pool_labels: tuple[str, ...] = setting(
+        (
+            "label_cloud_google_com_gke_nodepool",
+            "label_eks_amazonaws_com_nodegroup",
+            "label_karpenter_sh_nodepool",
+            "label_agentpool",
+            "label_node_pool",
+            "pool",
+        ),
+        help="Labels that name a node's pool, the first that is there; the board without.",
+    )
+    team_labels: tuple[str, ...] = setting(
+        ("label_team", "label_app_kubernetes_io_part_of", "account"),
+        help="Labels that name who answers for a workload, the first that is there; its "
+        "namespace without.",
+    )
+    sources: tuple[str, ...] = setting(
+        (),
+        help="Sources to read, of `rightsizer`, `dcgm-exporter`, `kube-state-metrics`, `slurm` "
+        "and `serving`; empty for all that are found.",
+    )
+    samples_maximum: int = setting(
+        20_000_000,
+        help="Samples a first run may ask for; within that, days are read by five minutes from "
+        "the newest on, and the rest by the hour.",
+        minimum=100_000,
+        source="docs/benchmarks.md, the fleet: what 10,000 GPUs take a minute for",
+    )
+    workers: int = setting(
+        0,
+        help="Processes that read and judge; 0 for one a core, at most 8.",
+        minimum=0,
+        maximum=64,
+    )
+    path: str = setting(
+        "",
+        help="Where days that were read and the ledger are kept; empty for `fleet.db` in the "
+        "folder of `history.path`.",
+    )
+    interval_seconds: float = setting(
+        3600.0,
+        help="How often `rightsizer fleet --serve` looks anew.",
+        unit="seconds",
+        minimum=60.0,
+        maximum=_DAY_SECONDS,
+    )

@@ -1,0 +1,57 @@
+"""What a source of an estate's metrics must give: an agent's own names, dcgm-exporter's, others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rightsizer.domain.state import Tier
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.fleet.estate import Day, Estate, EstateDevice
+from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.store import Store
+
+__all__ = ["Source", "SourceReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """What a probe found of one source."""
+
+    source: str
+    """`rightsizer`, `dcgm-exporter`, `kube-state-metrics`, `slurm`, `serving`."""
+    devices: int = 0
+    """That have series now."""
+    oldest: Nanoseconds | None = None
+    """Of the first sample within the lookback, `None` where there is none."""
+    resolution_seconds: float | None = None
+    """Between two samples, as a median."""
+    tier: Tier = Tier.NONE
+    metrics: frozenset[str] = frozenset()
+    """Names that were found, recording rules included."""
+    can: tuple[str, ...] = ()
+    """What can be concluded, a sentence each."""
+    cannot: tuple[str, ...] = ()
+    """What cannot, and why, a sentence each."""
+    warnings: tuple[str, ...] = ()
+    """Duplicate scrapers, clocks that disagree, gaps: what an operator should look at."""
+
+
+class Source(Protocol):
+    """One way to read devices from a store."""
+
+    @property
+    def name(self) -> str:
+        """As in `SourceReport.source`."""
+
+    def probe(self, store: Store, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
+        """What there is, how far back and at which resolution; raises `StoreError` alone."""
+
+    def estate(
+        self, store: Store, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
+    ) -> Estate:
+        """The devices that had samples within the lookback, and their holders."""
+
+    def day(
+        self, store: Store, report: SourceReport, devices: Sequence[EstateDevice], grid: Grid
+    ) -> Day:
+        """One day of some devices, duplicates of a scrape taken once."""
