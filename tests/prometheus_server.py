@@ -5,7 +5,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +106,12 @@ def scrape_config(
 
 @contextmanager
 def prometheus_server(
-    config: str, files: Mapping[str, str] | None = None, past: str = ""
+    config: str,
+    files: Mapping[str, str] | None = None,
+    past: str = "",
+    *,
+    flags: Sequence[str] = (),
+    data: Path | None = None,
 ) -> Iterator[Prometheus]:
     """A Prometheus on loopback with its data in a temporary folder, gone after the block.
 
@@ -114,6 +119,8 @@ def prometheus_server(
         config: The text of its configuration.
         files: Further files beside the configuration, such as rules, by their names.
         past: What it has scraped before it starts, as OpenMetrics with timestamps.
+        flags: Further ones of its command line.
+        data: A folder of blocks that it starts with, in place of an empty one of its own.
     """
     prometheus = binary("prometheus")
     with tempfile.TemporaryDirectory(prefix="prometheus-") as name:
@@ -125,9 +132,10 @@ def prometheus_server(
         command = [
             prometheus,
             f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
+            f"--storage.tsdb.path={data or folder / 'data'}",
             "--web.listen-address=127.0.0.1:0",
             "--log.level=info",
+            *flags,
         ]
         with running_program(command, folder, _LISTENS, "/-/ready") as url:
             yield Prometheus(url)

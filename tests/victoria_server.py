@@ -4,7 +4,7 @@ import json
 import re
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -13,14 +13,22 @@ from urllib.request import urlopen
 from debian_program import program, running_program
 from prometheus_server import Prometheus
 
-__all__ = ["rule_groups", "victoria_server", "vmalert"]
+__all__ = ["fill", "rule_groups", "victoria_server", "vmalert"]
 
 _PACKAGE: Final = "victoria-metrics"
 
 
 @contextmanager
-def victoria_server(scrape_config: str) -> Iterator[Prometheus]:
-    """A VictoriaMetrics on loopback that scrapes; it answers as a Prometheus does."""
+def victoria_server(
+    scrape_config: str = "scrape_configs: []", *, past: str = "", flags: Sequence[str] = ()
+) -> Iterator[Prometheus]:
+    """A VictoriaMetrics on loopback that scrapes; it answers as a Prometheus does.
+
+    Args:
+        scrape_config: What it scrapes.
+        past: What it has scraped before, as OpenMetrics with timestamps.
+        flags: Further ones of its command line.
+    """
     server = program(_PACKAGE, "victoria-metrics")
     with tempfile.TemporaryDirectory(prefix="victoria-") as name:
         folder = Path(name)
@@ -34,9 +42,27 @@ def victoria_server(scrape_config: str) -> Iterator[Prometheus]:
             # Otherwise what was scraped in the last 30 s is not answered.
             "-search.latencyOffset=0s",
             "-memory.allowedBytes=128MB",
+            "-retentionPeriod=100y",
+            *flags,
         ]
         with running_program(command, folder, _listens(address), "/health") as url:
+            if past:
+                fill(url, past)
             yield Prometheus(url)
+
+
+def fill(victoria_url: str, past: str) -> None:
+    """Put what was scraped in the past into a VictoriaMetrics, and wait until it is answered.
+
+    Args:
+        victoria_url: A running server.
+        past: OpenMetrics with timestamps, which are seconds; this store reads milliseconds.
+    """
+    lines = [line.rsplit(" ", 1) for line in past.splitlines() if line and line[0] != "#"]
+    text = "".join(f"{sample} {round(float(time) * 1000)}\n" for sample, time in lines)
+    for path, body in (("api/v1/import/prometheus", text.encode()), ("internal/force_flush", b"")):
+        with urlopen(f"{victoria_url}/{path}", data=body, timeout=60):
+            pass
 
 
 @contextmanager

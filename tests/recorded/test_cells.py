@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rightsizer.domain.plausible import plausible
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import SIGNALS, Signal
 from rightsizer.domain.units import Unit
 from rightsizer.telemetry.recorded.cells import Column, Table
-from rightsizer.telemetry.recorded.plausible import plausible
 from rightsizer.telemetry.recorded.row import Notes
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rightsizer.domain.pod_owner import PodOwner, owner_of_pod
 from rightsizer.domain.workload import WorkloadClass
-from rightsizer.telemetry.owners.pod_owner import PodOwner, owner_of_pod
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from rightsizer.domain.signal import Signal
 from rightsizer.domain.state import Resource, State
 from rightsizer.domain.units import Nanoseconds, seconds
 
-__all__ = ["BlockBuilder", "measured"]
+__all__ = ["BlockBuilder", "measured", "measures_of"]
 
 _SIGNALS: Final = (
     (Measure.BUSY, Signal.GPU_BUSY),
@@ -28,13 +28,21 @@ def measured(entry: Entry) -> dict[Measure, float]:
     """What is known of each measure over a stretch; nothing where its state is unknown."""
     if entry.state is State.UNKNOWN:
         return {}
-    signals, shares = entry.signals, entry.shares
+    return measures_of(entry.signals, entry.shares, entry.compute_at_least)
+
+
+def measures_of(
+    signals: Mapping[Signal, float],
+    shares: Mapping[Resource, float],
+    compute_at_least: float | None,
+) -> dict[Measure, float]:
+    """The measures that signals and shares of resources give."""
     found = {measure: signals[signal] for measure, signal in _SIGNALS if signal in signals}
     for measure, resource in _RESOURCES:
         if resource in shares:
             found[measure] = shares[resource]
-    if entry.compute_at_least is not None:
-        found[Measure.COMPUTE_AT_LEAST] = entry.compute_at_least
+    if compute_at_least is not None:
+        found[Measure.COMPUTE_AT_LEAST] = compute_at_least
     return found
 
 

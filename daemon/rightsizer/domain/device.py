@@ -31,6 +31,8 @@ class Device:
     uuid: str
     index: int
     name: str = ""
+    host: str = ""
+    """The machine that it is in, where devices of several are looked at; empty on a node."""
     board: str | None = None
     """The catalogue's key of the board, `None` where the name is unknown to it."""
     architecture: str | None = None

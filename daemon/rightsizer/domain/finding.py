@@ -68,6 +68,7 @@ class Reason(StrEnum):
     PCIE_LINK_DEGRADED = "PcieLinkDegraded"
     NUMA_MISPLACED = "NumaMisplaced"
     NVLINK_ABSENT = "NvlinkAbsent"
+    CAPACITY_FRAGMENTED = "CapacityFragmented"
     DIURNAL_AUTOSCALE = "DiurnalAutoscale"
     EXHAUSTION_FORECAST = "ExhaustionForecast"
     HARDWARE_UNHEALTHY = "HardwareUnhealthy"

@@ -8,6 +8,7 @@ from typing import Final
 
 from rightsizer.domain.advice_metric import ADVICE_METRICS, TELLING_METRICS
 from rightsizer.domain.agent_metric import AGENT_METRICS
+from rightsizer.domain.fleet_metric import FLEET_METRICS
 from rightsizer.domain.metric_collector import Collector
 from rightsizer.domain.metric_family import (
     MetricFamily,
@@ -284,6 +285,7 @@ METRICS: Final[dict[str, MetricFamily]] = {
         collected_by(Collector.ADVICE, *ADVICE_METRICS),
         collected_by(Collector.RECOMMENDER, *TELLING_METRICS),
         collected_by(Collector.AGENT, *AGENT_METRICS),
+        collected_by(Collector.AGENT, *FLEET_METRICS),
     )
     for metric in group
 }

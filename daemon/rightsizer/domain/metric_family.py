@@ -52,6 +52,7 @@ class Origin(StrEnum):
     ACCOUNTING = "accounting"
     ADVICE = "advice"
     AGENT = "agent"
+    FLEET = "fleet"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,22 +7,23 @@ first request, because most agents never make one.
 import json
 import random
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from rightsizer import __version__
 from rightsizer.domain.settings import setting
-from rightsizer.edge.http_result import Failure, FailureKind, Response, Result
+from rightsizer.edge.http_fault import cause, is_about_a_file, retry_after_seconds
+from rightsizer.edge.http_result import Excess, Failure, FailureKind, Response, Result
 
 if TYPE_CHECKING:
     import urllib3
 
 __all__ = [
+    "Excess",
     "Failure",
     "FailureKind",
     "HttpClient",
@@ -35,7 +36,9 @@ __all__ = [
 _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 _IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _JSON: Final = "application/json"
+_FORM: Final = "application/x-www-form-urlencoded"
 _MESSAGE_LENGTH: Final = 300
+_ANSWER_LENGTH: Final = 65536
 _CHUNK_BYTES: Final = 65536
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS: Final = frozenset({"Accept", "User-Agent", "Content-Type"})
@@ -102,6 +105,11 @@ class HttpClient:
         token: Gives the bearer token at each request, so that it may rotate; an `OSError` or
             `ValueError` from it becomes a failure.
         headers: Gives further headers at each request, secrets like the token.
+        open_headers: Further headers that messages may hold.
+        parse: Makes the body of a success from its bytes, whatever `accept` says; what it raises
+            reaches the caller.
+        certificate: Files of the certificate to show and of its key, or nothing.
+        connections: How many are kept, for callers in as many threads.
         has_secret_paths: Whether paths and queries are secrets too, as with many webhooks.
         sleep: Waits between tries; where it returns true, as an event's `wait` does when the
             event is set, there are no more tries.
@@ -120,6 +128,10 @@ class HttpClient:
         accept: str = _JSON,
         token: Callable[[], str | None] = _no_token,
         headers: Callable[[], Mapping[str, str]] = _no_headers,
+        open_headers: Mapping[str, str] | None = None,
+        parse: Callable[[bytes], Any] | None = None,
+        certificate: tuple[str, str] | None = None,
+        connections: int = 1,
         has_secret_paths: bool = False,
         sleep: Callable[[float], object] = time.sleep,
         jitter: Callable[[], float] = random.random,
@@ -130,19 +142,25 @@ class HttpClient:
         self._accept = accept
         self._token = token
         self._further_headers = headers
+        self._open_headers = dict(open_headers or {})
+        self._parse = parse
+        self._certificate = certificate
+        self._connections = connections
         self._has_secret_paths = has_secret_paths
         self._sleep = sleep
         self._jitter = jitter
         self._wall_seconds = wall_seconds
         self._pool: urllib3.PoolManager | None = None
+        self._pool_lock = threading.Lock()
 
-    def request(
+    def request(  # noqa: PLR0913 - what a request has.
         self,
         method: str,
         path: str,
         *,
         query: Sequence[tuple[str, str]] = (),
         body: Any = None,
+        form: Sequence[tuple[str, str]] | None = None,
         idempotent: bool | None = None,
     ) -> Result:
         """Send a request and read its answer.
@@ -152,15 +170,18 @@ class HttpClient:
             path: Appended to the base address; starts with a slash.
             query: Pairs, a key may repeat.
             body: Sent as JSON unless `None`.
+            form: Sent as a form instead; pairs, a key may repeat.
             idempotent: Whether sending it twice does what once does; by the method if `None`.
                 What is not idempotent is tried again only if nothing was sent.
         """
         try:
-            headers = self._headers(body is not None)
+            headers = self._headers(_JSON if body is not None else _FORM if form else None)
         except (OSError, ValueError) as error:
             return Failure(FailureKind.CREDENTIAL, str(error))
         url = self.base_url + path + ("?" + urlencode(query) if query else "")
         payload = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        if form:
+            payload = urlencode(form).encode()
         may_repeat = method in _IDEMPOTENT_METHODS if idempotent is None else idempotent
         result = self._try(method, url, headers, payload)
         for attempt in range(1, self._settings.tries):
@@ -187,16 +208,16 @@ class HttpClient:
         whole: float = self._settings.backoff_seconds * 2 ** (attempt - 1)
         return whole * (0.5 + self._jitter() / 2)
 
-    def _headers(self, has_body: bool) -> dict[str, str]:  # noqa: FBT001 - private, one caller.
+    def _headers(self, content_type: str | None) -> dict[str, str]:
         headers = {"Accept": self._accept, "User-Agent": f"rightsizer/{__version__}"}
-        if has_body:
-            headers["Content-Type"] = _JSON
+        if content_type is not None:
+            headers["Content-Type"] = content_type
         token = self._token()
         if token is not None:
             if not token.isascii() or not token.isprintable():
                 raise ValueError("the token has characters that no header may hold")
             headers["Authorization"] = f"Bearer {token}"
-        for name, value in self._further_headers().items():
+        for name, value in (*self._open_headers.items(), *self._further_headers().items()):
             if not _HEADER_NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
                 raise ValueError("a further header has characters that no header may hold")
             headers[name] = value
@@ -205,7 +226,8 @@ class HttpClient:
     def _secrets(self, headers: Mapping[str, str], target: str) -> list[str]:
         """What no message may hold, longest first."""
         authorization = headers.get("Authorization", "")
-        found = {value for name, value in headers.items() if name not in _OWN_HEADERS}
+        known = _OWN_HEADERS | self._open_headers.keys()
+        found = {value for name, value in headers.items() if name not in known}
         found.add(authorization.removeprefix("Bearer "))
         if self._has_secret_paths:
             found |= {target, target.partition("?")[0], target.partition("?")[2]}
@@ -215,13 +237,10 @@ class HttpClient:
         import urllib3  # noqa: PLC0415 - costs 10 MB and 50 ms; most agents never need it.
         from urllib3 import exceptions  # noqa: PLC0415 - the same.
 
-        if self._pool is None:
-            ca_file = self._settings.ca_file or None
-            self._pool = urllib3.PoolManager(num_pools=1, maxsize=1, ca_certs=ca_file)
         peer = urlsplit(url).netloc
         deadline = time.monotonic() + self._settings.timeout_seconds
         try:
-            answer = self._pool.request(
+            answer = self._pooled().request(
                 method,
                 url,
                 body=payload,
@@ -234,16 +253,36 @@ class HttpClient:
             with answer:
                 raw = self._read(answer, deadline)
         except (exceptions.NewConnectionError, exceptions.ConnectTimeoutError) as error:
-            return Failure(FailureKind.AWAY, f"{peer} cannot be reached: {_cause(error)}")
+            return Failure(FailureKind.AWAY, f"{peer} cannot be reached: {cause(error)}")
         except (exceptions.ReadTimeoutError, TimeoutError):
             waited = f"{self._settings.timeout_seconds:g} s"
-            return Failure(FailureKind.INTERRUPTED, f"{peer} did not answer within {waited}")
+            message = f"{peer} did not answer within {waited}"
+            return Failure(FailureKind.INTERRUPTED, message, excess=Excess.TIME)
         except (exceptions.SSLError, OSError) as error:
             # A file of authorities that cannot be read is an OSError too.
-            return Failure(FailureKind.UNTRUSTED, f"{peer} cannot be trusted: {_cause(error)}")
+            return Failure(FailureKind.UNTRUSTED, f"{peer} cannot be trusted: {cause(error)}")
         except exceptions.HTTPError as error:
-            return Failure(FailureKind.INTERRUPTED, f"{peer} broke off: {_cause(error)}")
+            if is_about_a_file(error):
+                return Failure(
+                    FailureKind.UNTRUSTED, f"{peer} is shown no certificate: {cause(error)}"
+                )
+            return Failure(FailureKind.INTERRUPTED, f"{peer} broke off: {cause(error)}")
         return self._judge(peer, answer, raw)
+
+    def _pooled(self) -> "urllib3.PoolManager":
+        import urllib3  # noqa: PLC0415 - as above.
+
+        with self._pool_lock:
+            if self._pool is None:
+                certificate, key = self._certificate or (None, None)
+                self._pool = urllib3.PoolManager(
+                    num_pools=1,
+                    maxsize=self._connections,
+                    ca_certs=self._settings.ca_file or None,
+                    cert_file=certificate,
+                    key_file=key,
+                )
+            return self._pool
 
     def _read(self, answer: "urllib3.BaseHTTPResponse", deadline: float) -> bytes | None:
         """The body; `None` where it is larger than allowed."""
@@ -261,12 +300,16 @@ class HttpClient:
     def _judge(self, peer: str, answer: "urllib3.BaseHTTPResponse", raw: bytes | None) -> Result:
         if raw is None:
             size = f"{self._settings.response_maximum_bytes} bytes"
-            return Failure(FailureKind.MALFORMED, f"{peer} answered with more than {size}")
+            message = f"{peer} answered with more than {size}"
+            return Failure(FailureKind.MALFORMED, message, excess=Excess.SIZE)
         if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own numbers.
+            if self._parse is not None:
+                return Response(answer.status, self._parse(raw), len(raw))
             if self._accept != _JSON:
-                return Response(answer.status, raw.decode(errors="replace"))
+                return Response(answer.status, raw.decode(errors="replace"), len(raw))
             try:
-                return Response(answer.status, json.loads(raw) if raw.strip() else None)
+                body = json.loads(raw) if raw.strip() else None
+                return Response(answer.status, body, len(raw))
             except (ValueError, RecursionError):
                 return Failure(
                     FailureKind.MALFORMED,
@@ -284,7 +327,8 @@ class HttpClient:
             FailureKind.REFUSED,
             message,
             answer.status,
-            _retry_after_seconds(answer.headers.get("Retry-After"), self._wall_seconds()),
+            retry_after_seconds(answer.headers.get("Retry-After"), self._wall_seconds()),
+            answer=raw[:_ANSWER_LENGTH].decode(errors="replace"),
         )
 
 
@@ -310,30 +354,9 @@ def _is_worth_retrying(failure: Failure, may_repeat: bool) -> bool:  # noqa: FBT
     return may_repeat and failure.status in _RETRIED_STATUSES
 
 
-def _retry_after_seconds(header: str | None, now_seconds: float) -> float | None:
-    if header is None:
-        return None
-    if re.fullmatch(r"[0-9]{1,9}", header.strip()):
-        return float(header)
-    try:
-        until = parsedate_to_datetime(header)
-    except ValueError:
-        return None
-    return max(0.0, until.replace(tzinfo=until.tzinfo or UTC).timestamp() - now_seconds)
-
-
 def _without(failure: Failure, secrets: Sequence[str]) -> Failure:
     """The failure without what the peer may have echoed, and not longer than a line or two."""
-    message = failure.message
+    message, answer = failure.message, failure.answer
     for secret in secrets:
-        message = message.replace(secret, "***")
-    return replace(failure, message=message[:_MESSAGE_LENGTH])
-
-
-def _cause(error: BaseException) -> str:
-    """What the operating system said, without urllib3's words around it."""
-    if isinstance(error.__cause__, OSError):
-        return str(error.__cause__)
-    if isinstance(error, OSError) or not error.args:
-        return str(error) or type(error).__name__
-    return str(error.args[-1])
+        message, answer = message.replace(secret, "***"), answer.replace(secret, "***")
+    return replace(failure, message=message[:_MESSAGE_LENGTH], answer=answer)

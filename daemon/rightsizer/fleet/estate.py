@@ -24,6 +24,8 @@ class EstateDevice:
     cluster: str = ""
     demands: Mapping[Resource, float] = field(default_factory=dict, hash=False)
     """What its agent says is needed of it now, as `Provisioning.demand`; empty without an agent."""
+    source: str = ""
+    """Name of the source that reads it, where several know the estate."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,14 @@
 """Where the store is, how it is spoken to, and how far back is looked."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any
 
 from rightsizer.domain.settings import setting
+from rightsizer.fleet.day_demands import DemandSettings
+from rightsizer.fleet.rules import ESTATE_RULES
+from rightsizer.fleet.sources.agent.settings import AgentSourceSettings
 
-__all__ = ["FleetSettings", "StoreSettings"]
+__all__ = ["EstateRuleTree", "FleetSettings", "StoreSettings"]
 
 _DAY_SECONDS = 86400.0
 
@@ -56,6 +60,33 @@ class StoreSettings:
     tries: int = setting(
         4, help="How often a query is sent before the run gives up.", minimum=1, maximum=20
     )
+    backoff_seconds: float = setting(
+        1.0,
+        help="The wait before the second try; it doubles with each further one.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=60.0,
+    )
+    retry_after_maximum_seconds: float = setting(
+        60.0,
+        help="The longest wait before a try that the store may ask for.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=600.0,
+    )
+
+
+EstateRuleTree: Any = make_dataclass(
+    "EstateRuleTree",
+    [
+        (rule.name, type(rule.settings), field(default_factory=type(rule.settings)))
+        for rule in ESTATE_RULES
+    ],
+    frozen=True,
+    slots=True,
+    namespace={"__doc__": "The estate's own rules by name.", "__module__": __name__},
+)
+"""Each rule's own settings under its name, so that a rule is registered in one place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +136,25 @@ class FleetSettings:
         "the newest on, and the rest by the hour.",
         minimum=100_000,
         source="docs/benchmarks.md, the fleet: what 10,000 GPUs take a minute for",
+    )
+    agents: AgentSourceSettings = field(default_factory=AgentSourceSettings)
+    rules: EstateRuleTree = field(default_factory=EstateRuleTree)
+    demands: DemandSettings = field(default_factory=DemandSettings)
+    late_seconds: float = setting(
+        900.0,
+        help="How long after its end a day is asked for once more, for samples that come late.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=_DAY_SECONDS,
+        source="a receiver that was away, and recording rules that lag",
+    )
+    absent_seconds: float = setting(
+        3600.0,
+        help="How long a device may be silent before it is taken to be gone.",
+        unit="seconds",
+        minimum=300.0,
+        maximum=_DAY_SECONDS,
+        source="a node that restarts is no node less",
     )
     workers: int = setting(
         0,

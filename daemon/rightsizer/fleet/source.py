@@ -1,7 +1,7 @@
 """What a source of an estate's metrics must give: an agent's own names, dcgm-exporter's, others."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rightsizer.domain.state import Tier
@@ -32,6 +32,9 @@ class SourceReport:
     """What can be concluded, a sentence each."""
     cannot: tuple[str, ...] = ()
     """What cannot, and why, a sentence each."""
+    names_by_day: Mapping[int, frozenset[str]] = field(default_factory=dict, hash=False)
+    """Names that were there when a UTC day began, by its number, where the source looks that up:
+    recording rules begin later than what they record, and outlive it."""
     warnings: tuple[str, ...] = ()
     """Duplicate scrapers, clocks that disagree, gaps: what an operator should look at."""
 

@@ -1,11 +1,14 @@
 """What a store of samples must be able to do, whichever one it is."""
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from rightsizer.domain.units import Nanoseconds
+from rightsizer.fleet.prometheus.use import StoreUse
 
 __all__ = ["Sampled", "Store"]
 
@@ -23,6 +26,10 @@ class Sampled:
 
 class Store(Protocol):
     """Prometheus's HTTP API, made safe to ask: both raise `StoreError`."""
+
+    @property
+    def use(self) -> StoreUse:
+        """What it was asked for so far."""
 
     def range(
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds

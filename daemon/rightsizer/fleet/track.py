@@ -1,5 +1,7 @@
 """A track: what is known of one subject over one day, column by column."""
 
+from __future__ import annotations
+
 import math
 from array import array
 from collections.abc import Mapping

@@ -9,13 +9,14 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from rightsizer.domain.dcgm_labels import entity_of, holder_of, why_no_gpu
 from rightsizer.domain.dcgm_names import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmField
+from rightsizer.domain.plausible import plausible, scaled
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import SIGNALS, Signal
 from rightsizer.domain.units import Unit, convert
 from rightsizer.domain.workload import Workload
-from rightsizer.telemetry.dcgm.labels import entity_of, facts_of, holder_of, why_no_gpu
-from rightsizer.telemetry.recorded.plausible import plausible, scaled
+from rightsizer.telemetry.dcgm.labels import facts_of
 from rightsizer.telemetry.recorded.row import Facts
 
 __all__ = ["XID_METRIC", "Series", "Unused", "interpret", "parse_sample", "wanted"]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from rightsizer.domain.pod_owner import owner_of_pod
 from rightsizer.domain.snapshot import CollectorOutcome
 from rightsizer.domain.workload import Workload, WorkloadKind
 from rightsizer.telemetry.owners.asked import Asked
@@ -13,7 +14,6 @@ from rightsizer.telemetry.owners.device_key import MinorOf, dra_device_key, kube
 from rightsizer.telemetry.owners.minors import Minors
 from rightsizer.telemetry.owners.owner import Allocations
 from rightsizer.telemetry.owners.pod_names import PodName, PodNames
-from rightsizer.telemetry.owners.pod_owner import owner_of_pod
 from rightsizer.telemetry.owners.pod_resources import ContainerDevices, list_pods
 from rightsizer.telemetry.owners.process_files import ProcessFiles
 from rightsizer.telemetry.owners.settings import OwnerSettings

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.domain.plausible import plausible, scaled
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import SIGNALS, Signal
 from rightsizer.domain.units import convert
-from rightsizer.telemetry.recorded.plausible import plausible, scaled
 from rightsizer.telemetry.recorded.row import Notes
 
 __all__ = ["Column", "Table", "missing_cell"]

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.completion import completed, mig_instance
 from rightsizer.domain.device import Device, MigInstance
 from rightsizer.telemetry.recorded.mig import mig_profile, whole_name
 from rightsizer.telemetry.recorded.row import Facts
 
-__all__ = ["build_devices", "completed"]
+__all__ = ["build_devices"]
 
 
 def build_devices(
@@ -53,31 +53,6 @@ def _adopt(facts: Mapping[str, Facts]) -> None:
             fact.parent_uuid = wholes.get(fact.pci_bus_id)
 
 
-def completed(device: Device, board: Board) -> Device:
-    """A device with the figures of a board where it has none of its own."""
-    if device.board is not None:
-        return device
-    share = 1.0 if device.mig is None else device.mig.memory_share
-    figures: dict[str, Any] = {
-        "memory_total_bytes": board.memory_bytes * share,
-        "power_limit_watts": board.power_limit_watts,
-        "sm_clock_maximum_hertz": board.sm_clock_maximum_hertz,
-        "pcie_generation_maximum": board.pcie_generation,
-        "pcie_width_maximum": board.pcie_width,
-        "nvlink_bytes_per_second": board.nvlink_bytes_per_second or None,
-    }
-    assumed = {name: figure for name, figure in figures.items() if not getattr(device, name)}
-    return replace(
-        device,
-        board=board.key,
-        architecture=device.architecture or board.architecture,
-        achievable_compute_ratio=board.achievable_compute_ratio,
-        achievable_bandwidth_ratio=board.achievable_bandwidth_ratio,
-        assumed=(*device.assumed, *assumed),
-        **assumed,
-    )
-
-
 def _build(uuid: str, index: int, facts: Facts, board: Board | None) -> Device:
     device = Device(
         uuid=uuid,
@@ -107,14 +82,4 @@ def _instance(facts: Facts, board: Board | None) -> MigInstance | None:
     name = facts.mig_profile or mig_profile(facts.name)
     if name is None or board is None:
         return None
-    profile = next((each for each in board.mig_profiles if each.name == name), None)
-    if profile is None:
-        return None
-    return MigInstance(
-        parent_uuid=facts.parent_uuid or "",
-        profile=name,
-        gpu_instance_id=facts.gpu_instance_id or 0,
-        compute_instance_id=0,
-        compute_share=profile.compute_share,
-        memory_share=profile.memory_share,
-    )
+    return mig_instance(board, name, facts.parent_uuid or "", facts.gpu_instance_id or 0)

@@ -8,11 +8,11 @@ from operator import attrgetter
 from typing import Final
 
 from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.completion import completed
 from rightsizer.domain.device import Device
 from rightsizer.domain.errors import RecordingError
 from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.units import Nanoseconds
-from rightsizer.telemetry.recorded.devices import completed
 from rightsizer.telemetry.recorded.gaps import Gaps
 from rightsizer.telemetry.recorded.own import OwnRecording
 from rightsizer.telemetry.recorded.row import Notes

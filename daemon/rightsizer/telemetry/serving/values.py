@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
+from rightsizer.domain.plausible import plausible
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.recorded.plausible import plausible
 from rightsizer.telemetry.serving.engine import Kind, Measure
 from rightsizer.telemetry.serving.page import Labels, ServingPage
 

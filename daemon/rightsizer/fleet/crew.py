@@ -1,0 +1,94 @@
+"""A crew: the same work over many tasks in several processes, few of them at a time."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
+
+__all__ = ["Crew", "workers_of"]
+
+_MOST: Final = 8
+_IN_FLIGHT: Final = 2
+"""Tasks a worker has in hand or before it; more of them would only take room."""
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def workers_of(workers: int) -> int:
+    """How many processes a setting stands for, in which 0 is one a core."""
+    return workers or min(_MOST, os.cpu_count() or 1)
+
+
+class Crew(Generic[Task, Result]):
+    """Workers that each begin once, and then take one task after the other."""
+
+    def __init__(self, begin: Callable[[], Callable[[Task], Result]], workers: int) -> None:
+        """Nobody works yet.
+
+        Args:
+            begin: Makes what does a task; called in each process, so that it must be picklable.
+            workers: How many processes; with one, all is done in this one.
+        """
+        self._begin, self._workers = begin, workers
+
+    def results(self, tasks: Iterable[Task]) -> Iterator[Result]:
+        """What comes of the tasks, in the order in which they are done.
+
+        Where a task raises, what the others in hand came to is given before it is raised.
+        """
+        if self._workers <= 1:
+            yield from map(self._begin(), tasks)
+            return
+        pool = ProcessPoolExecutor(
+            self._workers,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_Worker.begin,
+            initargs=(self._begin,),
+        )
+        try:
+            yield from self._in(pool, iter(tasks))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _in(self, pool: ProcessPoolExecutor, tasks: Iterator[Task]) -> Iterator[Result]:
+        running: set[Future[Result]] = set()
+        trouble: BaseException | None = None
+        while True:
+            if trouble is None:
+                room = self._workers * _IN_FLIGHT - len(running)
+                running |= {pool.submit(_Worker.work, task) for task in islice(tasks, room)}
+            if not running:
+                break
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                error = future.exception()
+                if error is None:
+                    yield future.result()
+                else:
+                    trouble = trouble or error
+        if trouble is not None:
+            raise trouble
+
+
+class _Worker:
+    """What this process works with."""
+
+    _work: Callable[[Any], Any]
+
+    @classmethod
+    def begin(cls, begin: Callable[[], Callable[[Any], Any]]) -> None:
+        """Make it, once."""
+        cls._work = staticmethod(begin())
+        # What is loaded by now stays; looking through it again and again takes a tenth of the time.
+        gc.freeze()
+
+    @classmethod
+    def work(cls, task: Any) -> Any:
+        """Do one task with it."""
+        return cls._work(task)

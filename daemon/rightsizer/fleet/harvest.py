@@ -1,0 +1,109 @@
+"""The harvest: reads a plan's shards from a store, and puts them on the shelf one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rightsizer.domain.errors import StoreLimitError
+from rightsizer.fleet.crew import Crew
+from rightsizer.fleet.estate import Day, EstateDevice
+from rightsizer.fleet.plan import Plan, Shard
+from rightsizer.fleet.prometheus.use import StoreUse
+from rightsizer.fleet.shelf import PackedDay, Shelf
+from rightsizer.fleet.source import Source, SourceReport
+from rightsizer.fleet.store import Store
+
+__all__ = ["Reading", "harvest", "read_day"]
+
+
+class _Read(NamedTuple):
+    """What came of a shard."""
+
+    day: PackedDay
+    use: StoreUse
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How shards are read; it goes to other processes."""
+
+    store: Callable[[], Store]
+    """Makes a process's own."""
+    sources: Mapping[str, tuple[Source, SourceReport]]
+
+    def begin(self) -> Callable[[Shard], _Read]:
+        """Who reads one shard after the other."""
+        return _Reader(self.store(), self.sources).read
+
+
+def harvest(
+    plan: Plan,
+    shelf: Shelf,
+    reading: Reading,
+    workers: int = 1,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> StoreUse:
+    """Read what a plan asks for; what that took of the store.
+
+    What was read before something failed is kept, so that the next run goes on from there.
+
+    Args:
+        plan: What to read.
+        shelf: Where it is kept.
+        reading: How.
+        workers: How many processes read.
+        progress: Is told how many shards are done, and of how many.
+
+    Raises:
+        StoreError: the store is away, refuses, or allows less than a single device's day.
+        HistoryError: the shelf cannot be written.
+    """
+    total = len(plan.shards)
+    progress(0, total)
+    use = StoreUse()
+    crew: Crew[Shard, _Read] = Crew(reading.begin, min(workers, total))
+    for done, read in enumerate(crew.results(plan.shards), start=1):
+        shelf.put(read.day)
+        use += read.use
+        progress(done, total)
+    return use
+
+
+def read_day(read: Callable[[Sequence[EstateDevice]], Day], devices: Sequence[EstateDevice]) -> Day:
+    """A day of some devices, in halves of them where they are more than the store allows.
+
+    Raises:
+        StoreError: a single device is more than the store allows, or it fails otherwise.
+    """
+    try:
+        return read(devices)
+    except StoreLimitError:
+        if len(devices) <= 1:
+            raise
+    half = len(devices) // 2
+    parts = [read_day(read, some) for some in (devices[:half], devices[half:])]
+    return Day(
+        {uuid: track for part in parts for uuid, track in part.tracks.items()},
+        {uuid: held for part in parts for uuid, held in part.holdings.items()},
+    )
+
+
+class _Reader:
+    """Reads shards with a store of its own."""
+
+    def __init__(self, store: Store, sources: Mapping[str, tuple[Source, SourceReport]]) -> None:
+        self._store, self._sources = store, sources
+
+    def read(self, shard: Shard) -> _Read:
+        """One shard, packed, and what it took."""
+        before = self._store.use
+        source, report = self._sources[shard.source]
+        day = read_day(
+            lambda devices: source.day(self._store, report, devices, shard.grid),
+            shard.devices,
+        )
+        uuids = [device.device.uuid for device in shard.devices]
+        packed = PackedDay.of(shard.source, shard.grid, uuids, shard.now, day)
+        return _Read(packed, self._store.use.since(before))

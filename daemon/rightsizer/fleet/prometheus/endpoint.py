@@ -1,0 +1,169 @@
+"""One question to a store: asked gently, again where that helps, with every fault told."""
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from rightsizer.domain.errors import StoreError
+from rightsizer.edge.http import Excess, Failure, FailureKind, HttpClient, HttpSettings, Response
+from rightsizer.fleet.prometheus import credentials
+from rightsizer.fleet.prometheus.limits import Limit, LimitKind, recognized
+from rightsizer.fleet.prometheus.use import Meter, StoreUse
+from rightsizer.fleet.settings import StoreSettings
+
+__all__ = ["Endpoint"]
+
+_PATIENCE: Final = 1.25
+"""A store is told to give up a little earlier than its client does, so that it says why."""
+_NOT_ALLOWED: Final = 405
+_EXPLAINED: Final = frozenset({400, 422, 500, 503})
+"""Statuses with which stores say in JSON what is wrong."""
+_SHOWN: Final = 400
+_CHECKS: Final = {
+    FailureKind.AWAY: "check fleet.store.url and whether it runs",
+    FailureKind.UNTRUSTED: "check fleet.store.ca_file, certificate_file and key_file",
+    FailureKind.CREDENTIAL: "check fleet.store.token_file, password_file and tenant",
+    FailureKind.INTERRUPTED: "see its log, and that of any proxy before it",
+}
+_REMEDIES: Final = {
+    401: "check fleet.store.token_file, username, password_file and tenant",
+    403: "check what fleet.store.token_file, username and tenant are allowed",
+    404: "check the path of fleet.store.url: /prometheus for Mimir, /select/0/prometheus for a "
+    "cluster of VictoriaMetrics, none for the others",
+}
+
+
+class Endpoint:
+    """The API below `/api/v1` of one store; for many threads.
+
+    Args:
+        settings: Where it is, who asks, and how patiently.
+        sleep: Waits between tries; where it returns true, there are no more.
+        clock: Monotonic seconds, to measure how long a store takes.
+        jitter: A random number from 0 to 1.
+
+    Raises:
+        ValueError: the address or the credentials cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        credentials.check(settings)
+        self._settings = settings
+        self._sleep = sleep
+        self._clock = clock
+        self._jitter = jitter
+        self._places = threading.BoundedSemaphore(settings.concurrency)
+        self._method = "POST"
+        self.meter = Meter()
+        tenant = {"X-Scope-OrgID": settings.tenant} if settings.tenant else {}
+        self._http = HttpClient(
+            settings.url,
+            HttpSettings(
+                timeout_seconds=settings.timeout_seconds * _PATIENCE,
+                tries=1,
+                response_maximum_bytes=settings.response_maximum_bytes,
+                ca_file=settings.ca_file,
+            ),
+            token=lambda: credentials.token(settings),
+            headers=lambda: credentials.authorization(settings),
+            open_headers={"Accept-Encoding": "gzip", **tenant},
+            certificate=credentials.certificate(settings),
+            connections=settings.concurrency,
+            parse=bytes,
+        )
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return f"the store at {self._http.base_url}"
+
+    def ask(self, path: str, parameters: Sequence[tuple[str, str]]) -> bytes | Limit:
+        """The body of an answer, or what was too much for the store.
+
+        Raises:
+            StoreError: it does not answer, or refuses for another reason.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            result = self._request(path, parameters)
+            if isinstance(result, Response):
+                body: bytes = result.body
+                return body
+            limit = self._limit(result)
+            if limit is not None and limit.kind is not LimitKind.BUSY:
+                return limit
+            is_last = attempt >= self._settings.tries or not self._may_repeat(result, limit)
+            if is_last or self._sleep(self._pause_seconds(attempt, result)):
+                raise StoreError(self._told(result))
+            self.meter.add(StoreUse(retries=1))
+
+    def close(self) -> None:
+        """Let go of idle connections."""
+        self._http.close()
+
+    def _request(self, path: str, parameters: Sequence[tuple[str, str]]) -> Response | Failure:
+        with self._places:
+            began = self._clock()
+            result = self._send(path, parameters)
+            if isinstance(result, Failure) and result.status == _NOT_ALLOWED:
+                # A proxy that lets nothing but reading through.
+                self._method = "GET"
+                result = self._send(path, parameters)
+            received = result.size_bytes if isinstance(result, Response) else len(result.answer)
+            spent = self._clock() - began
+        self.meter.add(StoreUse(queries=1, received_bytes=received, store_seconds=spent))
+        return result
+
+    def _send(self, path: str, parameters: Sequence[tuple[str, str]]) -> Response | Failure:
+        if self._method == "POST" and parameters:
+            return self._http.request("POST", path, form=parameters)
+        return self._http.request("GET", path, query=parameters)
+
+    @staticmethod
+    def _limit(failure: Failure) -> Limit | None:
+        if failure.excess is Excess.SIZE:
+            return Limit(LimitKind.SPAN, f"{failure.message}, of fleet.store.response_maximum")
+        if failure.excess is Excess.TIME:
+            return Limit(LimitKind.TIME, failure.message)
+        if failure.kind is not FailureKind.REFUSED:
+            return None
+        return recognized(failure.status, _said(failure))
+
+    @staticmethod
+    def _may_repeat(failure: Failure, limit: Limit | None) -> bool:
+        return limit is not None or failure.kind in (FailureKind.AWAY, FailureKind.INTERRUPTED)
+
+    def _pause_seconds(self, attempt: int, failure: Failure) -> float:
+        whole: float = self._settings.backoff_seconds * 2 ** (attempt - 1)
+        pause = whole * (0.5 + self._jitter() / 2)
+        asked = failure.retry_after_seconds or 0.0
+        return max(pause, min(asked, self._settings.retry_after_maximum_seconds))
+
+    def _told(self, failure: Failure) -> str:
+        peer = urlsplit(self._http.base_url).netloc
+        said = f"{self.name} {failure.message.removeprefix(peer + ' ')}"
+        if failure.answer and failure.status in _EXPLAINED:
+            said = f"{self.name} refused ({failure.status}): {_said(failure)[:_SHOWN]}"
+        remedy = _REMEDIES.get(failure.status) if failure.status else _CHECKS.get(failure.kind)
+        return f"{said}; {remedy}" if remedy else said
+
+
+def _said(failure: Failure) -> str:
+    """The store's own words, out of the JSON around them where there is some."""
+    try:
+        found = json.loads(failure.answer)
+    except ValueError:
+        return " ".join(failure.answer.split()) or failure.message
+    return str(found["error"]) if isinstance(found, dict) and "error" in found else failure.answer

@@ -1,0 +1,30 @@
+"""One file a rule of the estate: its settings and one function. A new rule is one more line."""
+
+from typing import Any, Final
+
+from rightsizer.fleet.fleet_rule import EstateRule
+from rightsizer.fleet.rules import (
+    fragmentation,
+    idle_pool,
+    packing,
+    pool_autoscale,
+    pool_exhaustion,
+    replica_consolidation,
+    scattered_placement,
+    stragglers,
+    wrong_gpu_type,
+)
+
+__all__ = ["ESTATE_RULES"]
+
+ESTATE_RULES: Final[tuple[EstateRule[Any], ...]] = (
+    idle_pool.RULE,
+    pool_autoscale.RULE,
+    pool_exhaustion.RULE,
+    fragmentation.RULE,
+    packing.RULE,
+    replica_consolidation.RULE,
+    wrong_gpu_type.RULE,
+    stragglers.RULE,
+    scattered_placement.RULE,
+)

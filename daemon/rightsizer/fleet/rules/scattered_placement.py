@@ -1,0 +1,189 @@
+"""Jobs of several GPUs on more nodes than they need, while fewer would have room for them.
+
+What they exchange then goes over the network instead of NVLink or the host. Said of batch jobs
+alone: the replicas of a service lie apart on purpose.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.confidence import direct_factors
+from rightsizer.advice.market import Market
+from rightsizer.advice.observation import minimum_known
+from rightsizer.advice.rules.rule import Conduct
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    abstain_early,
+    complain,
+    find_nothing,
+)
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
+from rightsizer.domain.settings import setting
+from rightsizer.domain.workload import WorkloadClass, WorkloadKind
+from rightsizer.fleet.fleet_rule import EstateRule, Verdict
+from rightsizer.fleet.pool_commands import pack_tightly
+from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
+
+__all__ = ["RULE", "ScatteredPlacementSettings"]
+
+NAME: Final = "scattered_placement"
+
+
+@dataclass(frozen=True, slots=True)
+class ScatteredPlacementSettings:
+    """When a job counts as scattered."""
+
+    on_ratio: float = setting(
+        0.3,
+        help="Part of a job's nodes that it would do without.",
+        unit="ratio",
+        minimum=0.01,
+        maximum=1,
+        source="assumed; one node of three",
+    )
+    minimum_known_seconds: float = minimum_known()
+    exchange_ratio: float = setting(
+        0.65,
+        help="Confidence that GPUs of one batch job exchange data where nobody measures it.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="as for GPUs of one node that talk over the host",
+    )
+    conduct: Conduct = field(
+        default_factory=lambda: Conduct(
+            long_seconds=86400.0, short_seconds=21600.0, minimum_known_seconds=3600.0
+        )
+    )
+
+
+def judge(
+    view: EstateView, settings: ScatteredPlacementSettings, market: Market
+) -> tuple[Verdict, ...]:
+    """Whether a job lies on more nodes than it needs while fewer have room for it."""
+    pools = {pool.name: pool for pool in view.pools}
+    return tuple(
+        Verdict(each.case.key, _of_workload(each, pools.get(each.pool), settings, market))
+        for each in view.workloads
+    )
+
+
+def conduct(settings: ScatteredPlacementSettings) -> Conduct:
+    """The same for every workload."""
+    return settings.conduct
+
+
+def _of_workload(
+    view: WorkloadView,
+    pool: PoolView | None,
+    settings: ScatteredPlacementSettings,
+    market: Market,
+) -> Finding:
+    case, nodes = view.case, {node: count for node, count in view.nodes.items() if count}
+    workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
+    if len(nodes) <= 1:
+        return find_nothing(NAME, case, "It is on one node.", {}, {})
+    if workload_class is WorkloadClass.UNKNOWN:
+        why = "its class is unknown, and replicas lie apart on purpose; state it in a policy"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    if workload_class is not WorkloadClass.BATCH:
+        summary = f"A {workload_class} workload may lie on several nodes."
+        return find_nothing(NAME, case, summary, {}, {})
+    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    if too_little is not None:
+        return too_little
+    fewest = _fewest(sum(nodes.values()), pool)
+    evidence: dict[str, object] = {
+        "nodes": dict(sorted(nodes.items())),
+        "fewest_nodes": fewest,
+    }
+    if fewest is None or 1.0 - fewest / len(nodes) < settings.on_ratio:
+        summary = f"On {len(nodes)} nodes, as many as its GPUs need."
+        return find_nothing(NAME, case, summary, {}, evidence)
+    then = _place(nodes, pool) if pool else ()
+    if not then or 1.0 - len(then) / len(nodes) < settings.on_ratio:
+        summary = f"On {len(nodes)} nodes instead of {fewest}; no fewer have room for it now."
+        return find_nothing(NAME, case, summary, {}, evidence)
+    factors = direct_factors(case, 1.0, 0.5) | {"exchange": settings.exchange_ratio}
+    return complain(NAME, case, _complaint(case, nodes, then, factors, market))
+
+
+def _fewest(gpus: int, pool: PoolView | None) -> int | None:
+    """Nodes that so many GPUs take at least; `None` where the pool is not known."""
+    if pool is None:
+        return None
+    count = 0
+    for size in sorted(pool.size_by_node.values(), reverse=True):
+        if gpus <= 0:
+            break
+        gpus, count = gpus - size, count + 1
+    return count if gpus <= 0 else None
+
+
+def _place(nodes: Mapping[str, int], pool: PoolView) -> tuple[str, ...]:
+    """The fewest nodes with room for the job, its own GPUs counted as free; stays where it can."""
+    room = {node: pool.free_by_node.get(node, 0) + nodes.get(node, 0) for node in pool.size_by_node}
+    left, chosen = sum(nodes.values()), []
+    for node in sorted(room, key=lambda node: (-room[node], -nodes.get(node, 0), node)):
+        if left <= 0 or not room[node]:
+            break
+        chosen.append(node)
+        left -= room[node]
+    return tuple(chosen) if left <= 0 else ()
+
+
+def _complaint(
+    case: Case,
+    nodes: Mapping[str, int],
+    then: tuple[str, ...],
+    factors: dict[str, float],
+    market: Market,
+) -> Complaint:
+    name = case.workload.name if case.workload else case.key
+    gpus, now = sum(nodes.values()), " and ".join(sorted(nodes))
+    there = " and ".join(sorted(then))
+    return Complaint(
+        finding=FindingKind.MISPLACED,
+        reasons=(Reason.NVLINK_ABSENT,),
+        action=Action.MOVE_GPUS,
+        summary=(
+            f"The {gpus} GPUs of {name} lie on {len(nodes)} nodes ({now}); "
+            f"{there} {'has' if len(then) == 1 else 'have'} room for all of them."
+        ),
+        factors=factors,
+        risk=Risk.LOW,
+        evidence={"nodes": dict(sorted(nodes.items())), "better_nodes": sorted(then)},
+        options=(
+            Option(f"restart it on {there}", Risk.LOW, target=",".join(sorted(then)), fits=True),
+        ),
+        target=str(len(then)),
+        savings=Savings(reason="a shorter way saves time, not GPUs"),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=_instructions(case, gpus, then),
+        affected_gpus=0.1 * gpus,
+    )
+
+
+def _instructions(case: Case, gpus: int, then: tuple[str, ...]) -> tuple[Instruction, ...]:
+    kind = case.workload.kind if case.workload else None
+    if kind is WorkloadKind.SLURM:
+        text = f"#SBATCH --nodes={len(then)}\n#SBATCH --gpus={gpus}\n"
+        return (Instruction("Ask for fewer nodes", text, "sh"), *pack_tightly(kind))
+    each = -(-gpus // len(then))
+    text = f"# Fewer pods with more GPUs each.\nresources:\n  limits:\n    nvidia.com/gpu: {each}\n"
+    return (Instruction("Ask for more GPUs a pod", text, "yaml"), *pack_tightly(kind))
+
+
+RULE: Final = EstateRule(NAME, ScatteredPlacementSettings(), judge, conduct)

@@ -1,0 +1,220 @@
+"""Work on dear boards that would fit cheaper ones which stand empty in another pool.
+
+How far a workload is too large for its board is judged as the rule `overprovisioned` does; here
+only boards are named of which the estate has GPUs that nobody needed, and none is promised twice.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rightsizer.advice.board_options import smaller_boards
+from rightsizer.advice.market import Market
+from rightsizer.advice.rules.overprovisioned import RULE as OVERPROVISIONED
+from rightsizer.advice.rules.rule import Conduct
+from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
+from rightsizer.domain.finding import (
+    Action,
+    Case,
+    Finding,
+    FindingKind,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
+from rightsizer.domain.settings import setting
+from rightsizer.domain.workload import WorkloadClass, WorkloadKind
+from rightsizer.fleet.fleet_rule import EstateRule, Verdict
+from rightsizer.fleet.pool_growth import GrowthSettings, growth_of
+from rightsizer.fleet.pool_subject import pool_subject, waiting_gpus
+from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
+from rightsizer.fleet.spare import SpareSettings, spare_of
+from rightsizer.fleet.view import EstateView, WorkloadView
+
+__all__ = ["RULE", "WrongGpuTypeSettings"]
+
+NAME: Final = "wrong_gpu_type"
+_RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
+_MOST_BOARDS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class WrongGpuTypeSettings:
+    """When a workload is on too dear a board."""
+
+    on_ratio: float = setting(
+        0.5,
+        help="Part of the GPU that even the largest need, with its margin, leaves free.",
+        unit="ratio",
+        minimum=0.05,
+        maximum=1,
+        source="as for a GPU that is too large",
+    )
+    minimum_known_seconds: float = covered()
+    minimum_coverage_ratio: float = mostly_covered()
+    spare: SpareSettings = field(default_factory=SpareSettings)
+    growth: GrowthSettings = field(default_factory=GrowthSettings)
+    conduct: Conduct = field(default_factory=weekly_conduct)
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """GPUs of one board that are to be had."""
+
+    pool: str
+    board: str
+    gpus: int
+
+
+def judge(view: EstateView, settings: WrongGpuTypeSettings, market: Market) -> tuple[Verdict, ...]:
+    """Whether a workload would fit a cheaper board of which some stand empty."""
+    room = _room(view, settings)
+    wanted: list[tuple[WorkloadView, Finding, tuple[Option, ...]]] = []
+    verdicts: dict[str, Finding] = {}
+    for each in sorted(view.workloads, key=lambda each: each.case.key):
+        boards = _boards(each, room)
+        sized = _sized(each.case, boards, settings, market)
+        options = _options(each, boards, market) if sized.is_complaint else ()
+        if options:
+            wanted.append((each, sized, options))
+        else:
+            verdicts[each.case.key] = _no(each.case, sized)
+    wanted.sort(key=lambda each: (-_saved(each[2][0]), each[0].case.key))
+    left = {each: each.gpus for each in room}
+    for each, sized, options in wanted:
+        verdicts[each.case.key] = _given(each, sized, options, left, market)
+    return tuple(Verdict(each.case.key, verdicts[each.case.key]) for each in view.workloads)
+
+
+def conduct(settings: WrongGpuTypeSettings) -> Conduct:
+    """The same for every workload."""
+    return settings.conduct
+
+
+def _room(view: EstateView, settings: WrongGpuTypeSettings) -> tuple[_Room, ...]:
+    found = []
+    for pool in sorted(view.pools, key=lambda pool: pool.name):
+        if pool.board is None or waiting_gpus(view, pool) > 0:
+            continue
+        too_little = pool_subject(view, pool).too_little(
+            NAME, settings.minimum_known_seconds, settings.minimum_coverage_ratio
+        )
+        growth = growth_of(pool, settings.growth)
+        is_filling = growth is not None and growth.is_filling
+        spare = spare_of(pool, settings.spare).gpus
+        if too_little is None and spare and not is_filling:
+            found.append(_Room(pool.name, pool.board, spare))
+    return tuple(found)
+
+
+def _boards(view: WorkloadView, room: tuple[_Room, ...]) -> tuple[str, ...]:
+    """Other boards of which a pool has enough for all of the workload's GPUs."""
+    needed = sum(view.nodes.values())
+    own = {device.board for device in view.case.devices}
+    return tuple(sorted({each.board for each in room if each.gpus >= needed > 0} - own))
+
+
+def _sized(
+    case: Case, boards: tuple[str, ...], settings: WrongGpuTypeSettings, market: Market
+) -> Finding:
+    """Whether the workload is too small for its board at all."""
+    workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
+    if workload_class is WorkloadClass.UNKNOWN:
+        why = "its class is unknown; state it in a policy"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    if workload_class not in _RESIZABLE:
+        summary = f"A {workload_class} workload would only run longer on a cheaper board."
+        return find_nothing(NAME, case, summary, {}, {})
+    if not boards:
+        return find_nothing(NAME, case, "No GPU of another board stands empty.", {}, {})
+    rule = OVERPROVISIONED.in_market(market)
+    return rule.with_settings(replace(rule.settings, on_ratio=settings.on_ratio)).judge(case)
+
+
+def _options(view: WorkloadView, boards: tuple[str, ...], market: Market) -> tuple[Option, ...]:
+    """Those that hold its need for less, best first."""
+    of_estate = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
+    options = smaller_boards(view.case, replace(market, settings=of_estate))
+    return tuple(each for each in options if each.risk is not Risk.HIGH)
+
+
+def _saved(option: Option) -> float:
+    savings = option.savings
+    return (savings.dollars_per_hour_low or 0.0) if savings else 0.0
+
+
+def _no(case: Case, sized: Finding) -> Finding:
+    if sized.abstained is not None:
+        return abstain(NAME, case, sized.reasons[0], sized.abstained)
+    if sized.is_complaint:
+        summary = "It is too large a board, and no cheaper one that would do stands empty."
+        return find_nothing(NAME, case, summary, {}, sized.evidence)
+    return find_nothing(NAME, case, sized.summary, sized.confidence_factors, sized.evidence)
+
+
+def _given(
+    view: WorkloadView,
+    sized: Finding,
+    options: tuple[Option, ...],
+    left: dict[_Room, int],
+    market: Market,
+) -> Finding:
+    """The best board of which enough are left; they are taken off what is left."""
+    needed = sum(view.nodes.values())
+    for option in options:
+        for room, gpus in left.items():
+            if room.board == option.target and gpus >= needed:
+                left[room] = gpus - needed
+                return complain(NAME, view.case, _complaint(view, sized, option, room, market))
+    summary = "A cheaper board would do; those that stand empty are better used by others."
+    return find_nothing(NAME, view.case, summary, {}, sized.evidence)
+
+
+def _complaint(
+    view: WorkloadView, sized: Finding, option: Option, room: _Room, market: Market
+) -> Complaint:
+    case, needed = view.case, sum(view.nodes.values())
+    name = case.workload.name if case.workload else case.key
+    board = case.devices[0].board or ""
+    return Complaint(
+        finding=FindingKind.OVERPROVISIONED,
+        reasons=(Reason.GPU_OVERPROVISIONED,),
+        action=Action.CHANGE_GPU_TYPE,
+        summary=(
+            f"{name} fits {needed} x {option.target} of {room.pool}, which nobody needed, instead "
+            f"of {needed} x {board} of {view.pool}."
+        ),
+        factors=sized.confidence_factors,
+        risk=option.risk,
+        evidence={
+            **sized.evidence,
+            "pool": room.pool,
+            "spare_gpus": room.gpus,
+            "gpus_needed": needed,
+        },
+        options=(option,),
+        target=option.target,
+        savings=option.savings or Savings(reason="no price is known"),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=_instructions(case, room, market),
+        affected_gpus=float(needed),
+    )
+
+
+def _instructions(case: Case, room: _Room, market: Market) -> tuple[Instruction, ...]:
+    workload = case.workload
+    if workload is not None and workload.kind is WorkloadKind.SLURM:
+        text = f"#SBATCH --partition={room.pool}\n"
+        return (Instruction("Ask for the other partition", text, "sh"),)
+    board = market.board(room.board)
+    product = (board.usual_name if board else room.board).replace(" ", "-")
+    text = (
+        f"# A node of the pool {room.pool}; its label may be another one here.\n"
+        "nodeSelector:\n"
+        f"  nvidia.com/gpu.product: {product}\n"
+    )
+    return (Instruction("Start it on the other pool", text, "yaml"),)
+
+
+RULE: Final = EstateRule(NAME, WrongGpuTypeSettings(), judge, conduct)

@@ -1,0 +1,1 @@
+"""What our own agents export, read back from a store."""

@@ -1,0 +1,247 @@
+"""What a device did in each stretch, as the accounts' own measures, from means and peaks.
+
+`accounting.usage` says what each measure is of a single reading; here it is bounded by what the
+means and peaks of a stretch can say.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import sub
+from typing import Final, TypeAlias
+
+from rightsizer.accounting.usage import UsageSettings
+from rightsizer.domain.block import Measure
+from rightsizer.domain.device import Device
+from rightsizer.domain.pcie import link_bytes_per_second
+from rightsizer.domain.state import Tier
+from rightsizer.fleet.column import Column
+from rightsizer.fleet.sources.agent.time_columns import Presence
+
+__all__ = ["Columns", "Figures", "measure_columns", "needs_power"]
+
+_PLAIN: Final = (
+    (Measure.BUSY, "busy"),
+    (Measure.MEMORY_BANDWIDTH, "dram"),
+    (Measure.MEMORY_BYTES, "memory_bytes"),
+)
+
+_MEANS: Final = {measure: Column.mean(measure) for measure in Measure}
+_PEAKS: Final = {measure: Column.peak(measure) for measure in Measure}
+
+Columns: TypeAlias = "Mapping[str, array[float]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a store said of one device's day, by the names of the figures."""
+
+    means: Columns
+    peaks: Columns
+    links: Columns
+    power: Columns
+    totals: Columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What compute cannot have been above."""
+
+    stand_in: array[float] | None
+    """Without profiling."""
+    used: array[float] | None
+    """Work counts as used, and so may more."""
+
+
+def needs_power(means: Columns) -> bool:
+    """Whether some stretch is known without profiling, so that its power has to tell."""
+    busy, work = means.get("busy"), means.get("sm_work")
+    if busy is None:
+        return False
+    if work is None or _is_whole(work):
+        return work is None
+    pairs = zip(work, busy, strict=True)
+    return any(math.isnan(share) and not math.isnan(time) for share, time in pairs)
+
+
+def measure_columns(
+    figures: Figures, presence: Presence, device: Device, settings: UsageSettings
+) -> dict[Column, array[float]]:
+    """Means and peaks of the measures, and the seconds that each tier of telemetry was there.
+
+    Args:
+        figures: What the store said.
+        presence: In which stretches the device was there.
+        device: Whose capacities count.
+        settings: What counts as all of a resource.
+    """
+    power = figures.power
+    used = _used(figures.totals.get("seconds"), presence.known_seconds)
+    stand_in = _stand_in(figures.means.get("busy"), power.get("power"), used, settings)
+    means = _measures(figures.means, figures, "mean", device, _Bounds(stand_in, used))
+    stand_in = _stand_in(figures.peaks.get("busy"), power.get("power_peak"), None, settings)
+    peaks = _measures(figures.peaks, figures, "peak", device, _Bounds(stand_in, None))
+    found: dict[Column, array[float]] = {}
+    for measure, values in means.items():
+        found[_MEANS[measure]] = presence.masked(values)
+        if measure in peaks:
+            # A gauge sees one second of each scrape: what the distribution knows was there too.
+            found[_PEAKS[measure]] = presence.masked(_larger_of(peaks[measure], values))
+    return found | _tier_columns(figures, presence.known_seconds)
+
+
+def _measures(
+    columns: Columns,
+    figures: Figures,
+    part: str,
+    device: Device,
+    bounds: _Bounds,
+) -> dict[Measure, array[float]]:
+    found = {measure: columns[name] for measure, name in _PLAIN if name in columns}
+    total = device.memory_total_bytes
+    if total and Measure.MEMORY_BYTES in found:
+        held = found[Measure.MEMORY_BYTES]
+        found[Measure.MEMORY] = array("d", [used / total for used in held])
+    at_least = _at_least(columns.get("tensor"), figures.means.get("clock"), device)
+    if at_least is not None and bounds.used is not None:
+        # The mean of what is cut off at 1 is less than the mean cut off at 1.
+        at_least = _lesser_of(at_least, bounds.used)
+    if at_least is not None:
+        found[Measure.COMPUTE_AT_LEAST] = at_least
+    compute = _compute(columns.get("sm_work"), at_least, bounds.stand_in)
+    if compute is not None:
+        found[Measure.COMPUTE] = compute
+    return found | _links(figures.links, part, device)
+
+
+def _at_least(
+    tensor: array[float] | None, clock: array[float] | None, device: Device
+) -> array[float] | None:
+    """The pipe that is exported, of what is achievable, at the clock that ran."""
+    if tensor is None or clock is None:
+        return None
+    achievable = device.achievable_compute_ratio
+    # While the SMs rest there is no clock to speak of, and nothing in the pipes.
+    return array(
+        "d",
+        [
+            (1.0 if pipe > achievable else pipe / achievable) * (min(ratio, 1.0))
+            if pipe > 0
+            else pipe
+            for pipe, ratio in zip(tensor, clock, strict=True)
+        ],
+    )
+
+
+def _compute(
+    work: array[float] | None, at_least: array[float] | None, stand_in: array[float] | None
+) -> array[float] | None:
+    """The upper bound: SM work where there is profiling, what stands for it elsewhere."""
+    if work is None:
+        return stand_in
+    bound = work if at_least is None else _larger_of(work, at_least)
+    return (
+        bound
+        if stand_in is None or _is_whole(bound)
+        else array("d", map(_first_known, bound, stand_in))
+    )
+
+
+def _stand_in(
+    busy: array[float] | None,
+    power: array[float] | None,
+    used: array[float] | None,
+    settings: UsageSettings,
+) -> array[float] | None:
+    """The most that busy share times power can have come to.
+
+    A product of shares is at most either of them, in the mean as in the peak. And without
+    profiling it is what counts as used, unless a link was used more.
+    """
+    if busy is None:
+        return None
+    bound = busy
+    if power is not None:
+        full = settings.working_power_ratio
+        bound = _lesser_of(bound, array("d", [draw / full for draw in power]))
+    return bound if used is None else _lesser_of(bound, used)
+
+
+def _used(seconds: array[float] | None, known: array[float]) -> array[float] | None:
+    if seconds is None:
+        return None
+    pairs = zip(seconds, known, strict=True)
+    return array("d", [part / whole if whole > 0 else math.nan for part, whole in pairs])
+
+
+def _links(links: Columns, part: str, device: Device) -> dict[Measure, array[float]]:
+    generation, width = device.pcie_generation_maximum, device.pcie_width_maximum
+    pcie = link_bytes_per_second(generation, width) if generation and width else None
+    found = {}
+    for measure, rate in ((Measure.PCIE, pcie), (Measure.NVLINK, device.nvlink_bytes_per_second)):
+        ways = [
+            links[name]
+            for way in ("receive", "transmit")
+            if (name := f"{measure.value}_{part}_{way}") in links
+        ]
+        if rate and ways:
+            busier = ways[0] if len(ways) == 1 else _larger_of(*ways)
+            found[measure] = array(
+                "d", [1.0 if carried > rate else carried / rate for carried in busier]
+            )
+    return found
+
+
+def _tier_columns(figures: Figures, known: array[float]) -> dict[Column, array[float]]:
+    """The tier is told by what there is, as the agent tells it too."""
+    means, power = figures.means, figures.power.get("power")
+    ladder = (
+        (Tier.PROFILING, means.get("sm_work")),
+        (Tier.POWER, power),
+        (Tier.BASIC, means.get("busy")),
+        (Tier.NONE, known),
+    )
+    left, found = known, {}
+    for tier, told in ladder:
+        if told is None or not any(part > 0 for part in left):
+            continue
+        taken = left if _is_whole(told) else array("d", map(_where_known, left, told))
+        if any(part > 0 for part in taken):
+            found[Column.tier(tier)] = array("f", taken)
+        left = array("d", map(sub, left, taken))
+    return found
+
+
+def _where_known(part: float, told: float) -> float:
+    """The seconds of a stretch if somebody told of it; none, or unknown ones, otherwise."""
+    return 0.0 if math.isnan(told) and not math.isnan(part) else part
+
+
+def _larger_of(one: array[float], other: array[float]) -> array[float]:
+    return array("d", map(max if _is_whole(one, other) else _larger, one, other))
+
+
+def _lesser_of(one: array[float], other: array[float]) -> array[float]:
+    return array("d", map(min if _is_whole(one, other) else _lesser, one, other))
+
+
+def _is_whole(*columns: array[float]) -> bool:
+    """Whether nothing in them is unknown: then it goes quicker."""
+    return not math.isnan(sum(map(sum, columns)))
+
+
+def _larger(one: float, other: float) -> float:
+    """The larger of two of which either may be unknown."""
+    return one if one >= other or math.isnan(other) else other
+
+
+def _lesser(one: float, other: float) -> float:
+    """The lesser of two of which the other may be unknown."""
+    return min(one, other)
+
+
+def _first_known(one: float, other: float) -> float:
+    return other if math.isnan(one) else one

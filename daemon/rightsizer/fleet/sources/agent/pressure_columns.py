@@ -1,0 +1,51 @@
+"""How long a device was at a resource's limit, and short of it, as its agent counted the day."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from rightsizer.domain.state import Resource
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.fleet.column import Column, Kind
+from rightsizer.fleet.sources.agent.form import FIGURE, Form, Labels
+from rightsizer.fleet.sources.labels import word_of
+from rightsizer.fleet.store import Sampled
+
+__all__ = ["LIMITS", "limits_query", "pressure_columns"]
+
+LIMITS: Final = {
+    Kind.SATURATED: "rightsizer_saturated_ratio",
+    Kind.PRESSED: "rightsizer_underprovisioned_ratio",
+}
+_DAY: Final = {"window": "24h"}
+
+
+def limits_query(names: AbstractSet[str], labels: Labels, span: Nanoseconds) -> str | None:
+    """The latest shares of a day within a span; `None` where there are none."""
+    parts = []
+    for kind, name in LIMITS.items():
+        if name in names:
+            latest = Form(name, "last_over_time").promql({**labels, **_DAY}, span)
+            share = f"max by (uuid, resource) ({latest})"
+            parts.append(
+                f'label_replace(round({share}, 0.0001), "{FIGURE}", "{kind.value}", "", "")'
+            )
+    return " or ".join(parts) or None
+
+
+def pressure_columns(
+    limits: Mapping[str, Iterable[Sampled]], known: array[float]
+) -> dict[Column, array[float]]:
+    """Seconds by resource, each stretch with its part: when in the day it was is not exported."""
+    found = {}
+    for kind, answers in limits.items():
+        for series in answers:
+            resource = word_of(Resource, series.labels.get("resource", ""))
+            if resource is not None:
+                share = min(1.0, series.values[-1])
+                column = array("f", [share * length for length in known])
+                found[Column(Kind(kind), resource.value)] = column
+    return found

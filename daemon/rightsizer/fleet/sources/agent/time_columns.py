@@ -1,0 +1,124 @@
+"""Where a device's day went: seconds by state, condition and cause, of the time it was there."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from rightsizer.domain.state import Cause, Condition, State
+from rightsizer.domain.units import seconds
+from rightsizer.fleet.column import Column, Kind
+from rightsizer.fleet.grid import Grid
+
+__all__ = ["Presence", "energy_columns", "presence_of", "seconds_columns", "state_columns"]
+
+_TOTALS: Final = {
+    "seconds": Column(Kind.USED, "seconds"),
+    "joules": Column(Kind.USED, "joules"),
+    "energy": Column(Kind.ENERGY, "joules"),
+}
+
+
+_STATES: Final = {state.value: Column.state(state) for state in State}
+_CONDITIONS: Final = {each.value: Column.condition(each) for each in Condition}
+_CAUSES: Final = {cause.value: Column.waste(cause) for cause in Cause}
+_CAUSES_OF_ENERGY: Final = {cause.value: Column(Kind.WASTE_JOULES, cause.value) for cause in Cause}
+_UNKNOWN: Final = Column.state(State.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """In which stretches an agent told of the device, and how much of them it knew."""
+
+    known_seconds: array[float]
+    """By stretch, `nan` where nobody told of it."""
+    factors: array[float] | None
+    """What shortens times that came out longer than the stretch; `None` where none did."""
+    is_whole: bool
+    """Whether it was there in all of them."""
+
+    def masked(self, values: array[float]) -> array[float]:
+        """A column without the stretches in which the device was not there."""
+        if self.is_whole:
+            return array("f", values)
+        pairs = zip(values, self.known_seconds, strict=True)
+        return array("f", [value if known == known else math.nan for value, known in pairs])  # noqa: PLR0124 - The quickest way to find a nan.
+
+    def timed(self, values: array[float]) -> array[float]:
+        """The same of seconds, which are shortened as the states are."""
+        return self.masked(values if self.factors is None else _product(values, self.factors))
+
+
+def presence_of(states: Mapping[str, array[float]], grid: Grid) -> Presence:
+    """What the seconds by state say: stretches of which they tell nothing are not there.
+
+    A range that does not begin with a scrape is extended by up to an interval, so that states may
+    come out longer than the stretch by a hair.
+    """
+    step = seconds(grid.step)
+    totals = [sum(each) for each in zip(*states.values(), strict=True)]
+    factors = None
+    if max(totals) > step:
+        factors = array("d", [step / total if total > step else 1.0 for total in totals])
+    unknown = states.get(State.UNKNOWN.value)
+    known = totals if unknown is None else [a - b for a, b in zip(totals, unknown, strict=True)]
+    if factors is not None:
+        known = [part * factor for part, factor in zip(known, factors, strict=True)]
+    is_whole = min(totals) > 0
+    if not is_whole:
+        known = [part if total > 0 else math.nan for part, total in zip(known, totals, strict=True)]
+    return Presence(array("d", known), factors, is_whole)
+
+
+def state_columns(
+    states: Mapping[str, array[float]], presence: Presence, grid: Grid
+) -> dict[Column, array[float]]:
+    """Seconds by state; `unknown` is what the known ones leave of each stretch."""
+    step = seconds(grid.step)
+    found = {
+        _STATES[name]: presence.timed(values)
+        for name, values in states.items()
+        if name in _STATES and _STATES[name] is not _UNKNOWN
+    }
+    found[_UNKNOWN] = array("f", [max(0.0, step - known) for known in presence.known_seconds])
+    if not presence.is_whole:
+        found[_UNKNOWN] = presence.masked(found[_UNKNOWN])
+    return found
+
+
+def seconds_columns(
+    conditions: Mapping[str, array[float]], causes: Mapping[str, array[float]], presence: Presence
+) -> dict[Column, array[float]]:
+    """Seconds by condition, and seconds' worth by cause of waste."""
+    told = chain(_known(_CONDITIONS, conditions), _known(_CAUSES, causes))
+    return {column: presence.timed(values) for column, values in told}
+
+
+def energy_columns(
+    joules: Mapping[str, array[float]], totals: Mapping[str, array[float]], presence: Presence
+) -> dict[Column, array[float]]:
+    """Joules by cause of waste, and what was used and drawn in all."""
+    found = {
+        column: presence.masked(values) for column, values in _known(_CAUSES_OF_ENERGY, joules)
+    }
+    for name, column in _TOTALS.items():
+        if name in totals:
+            is_time = name == "seconds"
+            place = presence.timed if is_time else presence.masked
+            found[column] = place(totals[name])
+    return found
+
+
+def _known(
+    names: Mapping[str, Column], columns: Mapping[str, array[float]]
+) -> Iterable[tuple[Column, array[float]]]:
+    """Those whose names we know: an agent of a later version may export others."""
+    return ((names[name], values) for name, values in columns.items() if name in names)
+
+
+def _product(values: array[float], factors: array[float]) -> array[float]:
+    return array("d", [value * factor for value, factor in zip(values, factors, strict=True)])

@@ -1,0 +1,1 @@
+"""Estates that a dcgm-exporter watches, where no agent is installed."""

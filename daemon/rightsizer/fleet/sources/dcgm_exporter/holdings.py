@@ -1,0 +1,113 @@
+"""Who held each device when, and how much of each stretch is known."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rightsizer.domain.units import seconds
+from rightsizer.domain.workload import Workload
+from rightsizer.fleet.estate import Held
+from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.sources.dcgm_exporter.holders import Holder, HolderNames
+from rightsizer.fleet.sources.dcgm_exporter.labels import device_of
+from rightsizer.fleet.sources.placing import placed
+from rightsizer.fleet.store import Sampled
+
+__all__ = ["Presence", "held_runs", "presences"]
+
+_WHOLE = 0.9
+"""Of the expected samples of a stretch, from which on it is known wholly: scrapes drift."""
+_SLOWEST = 8.0
+"""How many times the estate's usual interval a scrape may take: 15 s, and two minutes."""
+_HUNDREDTHS = 100
+_ROUNDING = 1e-6
+
+
+@dataclass(slots=True)
+class Presence:
+    """Of one device, how many samples there were in each stretch, by holder."""
+
+    counts: dict[Holder | None, array[float]] = field(default_factory=dict)
+    """`None` for the time in which nobody held it."""
+
+    def known_seconds(self, grid: Grid, resolution_seconds: float) -> array[float]:
+        """How much of each stretch was watched.
+
+        Exporters of one estate may be scraped at different intervals, so that the fullest
+        stretch of a device tells how many samples are all of them.
+
+        Args:
+            grid: The stretches.
+            resolution_seconds: Usual time between two samples in the estate.
+        """
+        length = seconds(grid.step)
+        fullest = max(
+            (count for column in self.counts.values() for count in map(_number, column)),
+            default=0.0,
+        )
+        expected = max(fullest, length / (_SLOWEST * resolution_seconds))
+        known = array("d", bytes(8 * grid.count))
+        for at, columns in enumerate(zip(*self.counts.values(), strict=True)):
+            part = sum(map(_number, columns)) / expected
+            known[at] = length if part >= _WHOLE else part * length
+        return known
+
+
+def presences(answer: Iterable[Sampled], grid: Grid, names: HolderNames) -> dict[str, Presence]:
+    """The samples of each device, by holder. Of two scrapes of the same, the larger counts."""
+    found: dict[str, Presence] = {}
+    for series in answer:
+        entity = device_of(series.labels)
+        if entity is None:
+            continue
+        counts = found.setdefault(entity.device, Presence()).counts
+        holder, column = names.holder(series.labels), placed(series, grid)
+        former = counts.get(holder)
+        if former is not None:
+            pairs = zip(column, former, strict=True)
+            column = array("d", (max(_number(a), _number(b)) for a, b in pairs))
+        counts[holder] = column
+    return found
+
+
+def held_runs(
+    presence: Presence, workloads: Mapping[Holder, Workload], grid: Grid
+) -> tuple[Held, ...]:
+    """Each workload's part of the device, as runs of stretches with the same share.
+
+    Pods of one workload that follow each other are one workload. Of holders that share a
+    stretch, each has the part of its samples, for an exporter says nothing of what each takes.
+    """
+    shares: dict[str, array[float]] = {}
+    known: dict[str, Workload] = {}
+    for at, columns in enumerate(zip(*presence.counts.values(), strict=True)):
+        total = sum(map(_number, columns))
+        if total <= 0.0:
+            continue
+        for holder, count in zip(presence.counts, columns, strict=True):
+            workload = None if holder is None else workloads.get(holder)
+            if workload is None or not _number(count):
+                continue
+            known[workload.key] = workload  # The latest pod stands for it.
+            column = shares.setdefault(workload.key, array("d", bytes(8 * grid.count)))
+            column[at] += count / total
+    return tuple(run for key in sorted(shares) for run in _runs(known[key], shares[key]))
+
+
+def _runs(workload: Workload, shares: Collection[float]) -> Iterable[Held]:
+    first, share = 0, 0.0
+    for at, each in enumerate((*shares, 0.0)):
+        # Rounded down, so that the parts of a stretch are never more than all of it.
+        now = math.floor(each * _HUNDREDTHS + _ROUNDING) / _HUNDREDTHS
+        if now == share:
+            continue
+        if share > 0.0:
+            yield Held(workload, first, at - 1, share)
+        first, share = at, now
+
+
+def _number(value: float) -> float:
+    return 0.0 if math.isnan(value) else value

@@ -1,0 +1,183 @@
+"""What a store has of dcgm-exporters, how far back, how often, and what follows from it."""
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from rightsizer.domain.state import Tier
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.domain.xid import CRITICAL_XIDS, XID_MEANINGS
+from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.sources.dcgm_exporter.fields import (
+    ENERGY,
+    FIGURES,
+    MEASURED,
+    POWER_VIOLATION,
+    REASONS,
+    THERMAL_VIOLATION,
+    XID,
+    presence_names,
+    spellings,
+    tier_of_metrics,
+)
+from rightsizer.fleet.sources.dcgm_exporter.labels import (
+    DEVICE_LABELS,
+    SCRAPER_LABELS,
+)
+from rightsizer.fleet.sources.labels import one_of
+from rightsizer.fleet.store import Store
+
+__all__ = ["NAME", "probe"]
+
+NAME: Final = "dcgm-exporter"
+_ASKED: Final = (*MEASURED, ENERGY, *REASONS, POWER_VIOLATION, THERMAL_VIOLATION, XID, *FIGURES)
+_AT_ONCE: Final = 24
+_MINUTES: Final = 10
+_HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
+_DEVICE: Final = ", ".join(DEVICE_LABELS)
+
+_ALTERNATION: Final = (
+    "Idle time within a stretch of five minutes (of an hour, on older days): a stretch counts as "
+    "idle only where nothing ran in all of it, so that idle time is never put too high."
+)
+_LOCAL: Final = (
+    "NUMA placement, PCIe links, processes, the host's CPU and disks: dcgm-exporter does not "
+    "tell of them; install the agent."
+)
+_BY_TIER: Final = {
+    Tier.PROFILING: (
+        ("Idle and stalled GPUs, bottlenecks by counters of pipes and memory, sizes.",),
+        (),
+    ),
+    Tier.POWER: (
+        ("Idle and stalled GPUs, and sizes by utilization and power.",),
+        (
+            (
+                "What limits busy GPUs: no DCGM_FI_PROF_ fields are exported; turn on "
+                "DCGM_FI_PROF_SM_ACTIVE, PIPE_TENSOR_ACTIVE and DRAM_ACTIVE."
+            ),
+        ),
+    ),
+    Tier.BASIC: (
+        ("Idle GPUs, and memory in use.",),
+        (
+            (
+                "How large a GPU is needed, and what limits it: DCGM_FI_DEV_GPU_UTIL alone says "
+                "whether a kernel ran, not how much of the GPU it used; export "
+                "DCGM_FI_DEV_POWER_USAGE and DCGM_FI_PROF_ fields."
+            ),
+        ),
+    ),
+    Tier.NONE: (
+        (),
+        ("Whether GPUs are idle: neither utilization nor profiling fields are exported.",),
+    ),
+}
+
+
+def probe(store: Store, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
+    """What there is; a report of no devices where there is nothing."""
+    metrics = _metrics(store, now)
+    names = presence_names(metrics)
+    if not names:
+        return SourceReport(NAME, metrics=metrics)
+    series = f"{{{one_of('__name__', names)}}}"
+    tier = tier_of_metrics(metrics)
+    can, cannot = _BY_TIER[tier]
+    devices = _number(store, f"count(group by ({_DEVICE}) ({series}))", now)
+    holders = tuple(_cannot_own(store, series, now))
+    return SourceReport(
+        NAME,
+        devices=int(devices or 0),
+        oldest=_oldest(store, series, now, lookback),
+        resolution_seconds=_resolution(store, names[0], now),
+        tier=tier,
+        metrics=metrics,
+        can=(*can, *_can(metrics)),
+        cannot=(*cannot, *holders, *_cannot(metrics), _ALTERNATION, _LOCAL),
+        warnings=tuple(_warnings(store, series, metrics, now)),
+    )
+
+
+def _metrics(store: Store, now: Nanoseconds) -> frozenset[str]:
+    names = [name for field in dict.fromkeys(_ASKED) for name in spellings(field)]
+    found: set[str] = set()
+    for first in range(0, len(names), _AT_ONCE):
+        some = one_of("__name__", names[first : first + _AT_ONCE])
+        answer = store.instant(f"count by (__name__) ({{{some}}})", now)
+        found |= {series.labels["__name__"] for series in answer}
+    return frozenset(found)
+
+
+def _oldest(
+    store: Store, series: str, now: Nanoseconds, lookback: Nanoseconds
+) -> Nanoseconds | None:
+    found = store.range(f"count({series})", now - lookback, now, _HOUR)
+    return min((each.times[0] for each in found if each.times), default=None)
+
+
+def _resolution(store: Store, name: str, now: Nanoseconds) -> float | None:
+    """A median; scrapes of each device are counted for themselves."""
+    query = f"quantile(0.5, count_over_time({name}[{_MINUTES}m]))"
+    count = _number(store, query, now)
+    return None if not count else _MINUTES * 60.0 / count
+
+
+def _can(metrics: Collection[str]) -> Iterator[str]:
+    if any(name in metrics for name in spellings(ENERGY)):
+        yield "Energy, by the driver's counter."
+    if _clocks(metrics):
+        yield "Throttling by power and heat."
+
+
+def _cannot(metrics: Collection[str]) -> Iterator[str]:
+    if not _clocks(metrics):
+        yield (
+            "Throttling: neither DCGM_FI_DEV_CLOCKS_EVENT_REASONS nor DCGM_FI_DEV_POWER_VIOLATION "
+            "is exported."
+        )
+
+
+def _clocks(metrics: Collection[str]) -> bool:
+    fields = (*REASONS, POWER_VIOLATION, THERMAL_VIOLATION)
+    return any(name in metrics for field in fields for name in spellings(field))
+
+
+def _cannot_own(store: Store, series: str, now: Nanoseconds) -> Iterator[str]:
+    inside = series.strip("{}")
+    held = " or ".join(
+        f'{{{inside},{label}!=""}}' for label in ("exported_pod", "pod", "pod_name", "hpc_job")
+    )
+    if not _number(store, f"count({held})", now):
+        yield (
+            "Whose a GPU is: series have neither pod labels nor hpc_job, so that advice is by "
+            "GPU; start dcgm-exporter with --kubernetes, or with --hpc-job-mapping-dir."
+        )
+
+
+def _warnings(
+    store: Store, series: str, metrics: Collection[str], now: Nanoseconds
+) -> Iterator[str]:
+    scraped = ", ".join((*DEVICE_LABELS, *SCRAPER_LABELS))
+    each = f"count by ({_DEVICE}) (group by ({scraped}) ({series}))"
+    twice = _number(store, f"count({each} > 1)", now)
+    if twice:
+        yield (
+            f"Scraped more than once, by several jobs or replicas: {twice:.0f} of the GPUs; each "
+            "is counted once, and kept twice by the store."
+        )
+    nameless = _number(store, f'count({{{series.strip("{}")},UUID="",uuid=""}})', now)
+    if nameless:
+        yield (
+            f"Left out for want of a UUID: {nameless:.0f} series; a node's index names no GPU "
+            "of an estate."
+        )
+    for name in (name for name in spellings(XID) if name in metrics):
+        for found in store.instant(f'count_values("xid", max by ({_DEVICE}) ({name}))', now):
+            xid = int(float(found.labels["xid"]))
+            if xid in CRITICAL_XIDS:
+                yield f"Last Xid {xid} on {found.values[0]:.0f} of the GPUs: {XID_MEANINGS[xid]}."
+
+
+def _number(store: Store, query: str, now: Nanoseconds) -> float | None:
+    found = store.instant(query, now)
+    return found[0].values[0] if found else None

@@ -1,0 +1,133 @@
+"""An estate as its dcgm-exporters, kube-state-metrics and engines left it in a store."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_server import prometheus_server, scrape_config
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.fleet.grid import DAY, FINE_STEP, Grid
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.settings import StoreSettings
+
+__all__ = [
+    "BUSY",
+    "EMPTY",
+    "HELD",
+    "HOUR",
+    "NOW",
+    "YESTERDAY",
+    "EstatePast",
+    "Phase",
+    "basic",
+    "gpu",
+    "stored",
+    "unprofiled",
+]
+
+HOUR: Final = 3600
+YESTERDAY: Final = Grid(time.time_ns() // DAY - 1, FINE_STEP)
+NOW: Final[Nanoseconds] = YESTERDAY.end
+"""The moment at which the estate is looked at: nothing was scraped since."""
+
+BUSY: Final[Mapping[str, float]] = {
+    "DCGM_FI_DEV_GPU_UTIL": 98,
+    "DCGM_FI_DEV_POWER_USAGE": 560,
+    "DCGM_FI_DEV_SM_CLOCK": 1980,
+    "DCGM_FI_DEV_FB_USED": 61_440,
+    "DCGM_FI_DEV_FB_FREE": 20_000,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.97,
+    "DCGM_FI_PROF_SM_ACTIVE": 0.9,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.62,
+    "DCGM_FI_PROF_DRAM_ACTIVE": 0.3,
+}
+HELD: Final = {
+    **dict.fromkeys(BUSY, 0),
+    "DCGM_FI_DEV_POWER_USAGE": 118,
+    "DCGM_FI_DEV_SM_CLOCK": 1980,
+    "DCGM_FI_DEV_FB_USED": 61_440,
+    "DCGM_FI_DEV_FB_FREE": 20_000,
+}
+EMPTY: Final = {
+    **HELD,
+    "DCGM_FI_DEV_POWER_USAGE": 72,
+    "DCGM_FI_DEV_FB_USED": 4,
+    "DCGM_FI_DEV_FB_FREE": 81_436,
+}
+
+
+def unprofiled(values: Mapping[str, float]) -> dict[str, float]:
+    """Without the fields of profiling."""
+    return {name: value for name, value in values.items() if "_PROF_" not in name}
+
+
+def basic(values: Mapping[str, float]) -> dict[str, float]:
+    """Utilization and memory alone."""
+    names = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE")
+    return {name: values[name] for name in names}
+
+
+def gpu(number: int) -> str:
+    """The uuid of a made-up GPU."""
+    return f"GPU-{number:08x}-1111-4222-8333-444455556666"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Some hours of a day with the same readings and the same labels."""
+
+    first: float
+    last: float
+    values: Mapping[str, float]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class EstatePast:
+    """What was scraped, series by series."""
+
+    def __init__(self, interval_seconds: int = 60) -> None:
+        """Nothing was scraped yet."""
+        self.interval_seconds = interval_seconds
+        self._samples: dict[str, list[str]] = {}
+
+    def device(self, phases: Sequence[Phase], **labels: str) -> None:
+        """The day of one device; `labels` are on all of its series."""
+        for phase in phases:
+            for name, value in phase.values.items():
+                self.series(name, {**labels, **phase.labels}, value, phase.first, phase.last)
+
+    def series(  # noqa: PLR0913 - all that a series is.
+        self,
+        name: str,
+        labels: Mapping[str, str],
+        value: float,
+        first: float = 0.0,
+        last: float = 24.0,
+        *,
+        grows_by: float = 0.0,
+    ) -> None:
+        """A metric over some hours, constant or growing with each sample."""
+        inside = ",".join(f'{label}="{text}"' for label, text in labels.items())
+        start = YESTERDAY.start // NANOSECONDS_PER_SECOND
+        times = range(
+            int(start + first * HOUR + 1), int(start + last * HOUR + 1), self.interval_seconds
+        )
+        lines = self._samples.setdefault(name, [])
+        for count, at in enumerate(times):
+            lines.append(f"{name}{{{inside}}} {value + count * grows_by} {at}\n")
+
+    def text(self) -> str:
+        """As OpenMetrics; each name once, as its format wants it."""
+        parts = [
+            f"# TYPE {name} unknown\n{''.join(lines)}" for name, lines in self._samples.items()
+        ]
+        return "".join([*parts, "# EOF\n"])
+
+
+@contextmanager
+def stored(past: EstatePast) -> Iterator[PrometheusStore]:
+    """A real Prometheus that has scraped it, as a store."""
+    with prometheus_server(scrape_config(), past=past.text()) as server:
+        yield PrometheusStore(StoreSettings(url=server.url))

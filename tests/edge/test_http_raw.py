@@ -1,0 +1,117 @@
+"""The client as it is used for large answers: forms, own parsing, threads, what went too far."""
+
+import json
+import ssl
+import threading
+from pathlib import Path
+
+import pytest
+
+from faulty_store import Reply, faulty_store
+from rightsizer.edge.http import Excess, Failure, FailureKind, HttpClient, HttpSettings, Response
+from web_certificates import Authority
+
+FORM = [("query", "a&b=ü"), ("x", "")]
+
+
+def test_a_form_is_sent_as_one() -> None:
+    """With its content type and every character escaped; an empty one is none."""
+    with faulty_store(Reply(body=b"1"), Reply(body=b"2")) as peer:
+        http = HttpClient(peer.url)
+        assert http.request("POST", "/", form=FORM) == Response(200, 1)
+        assert http.request("GET", "/", form=[]) == Response(200, 2)
+        http.close()
+
+    first, second = peer.asked
+    assert first.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert first.parameters == {"query": "a&b=ü"}
+    assert "Content-Type" not in second.headers
+
+
+def test_a_body_may_be_left_as_bytes() -> None:
+    """Or be made into anything, and its size is known."""
+    with faulty_store(Reply(body=b"[1,2]"), Reply(body=b"[1,2]")) as peer:
+        raw = HttpClient(peer.url, parse=bytes).request("GET", "/")
+        length = HttpClient(peer.url, parse=lambda body: len(json.loads(body))).request("GET", "/")
+
+    assert raw == Response(200, b"[1,2]")
+    assert length == Response(200, 2)
+    assert isinstance(raw, Response)
+    assert raw.size_bytes == 5
+
+
+def test_a_refusal_keeps_what_was_said() -> None:
+    """Longer than a message, without secrets; a header that is none may stand in it."""
+    said = b"x" * 5000 + b" secret tenant"
+    with faulty_store(Reply(422, said)) as peer:
+        http = HttpClient(
+            peer.url,
+            HttpSettings(tries=1),
+            headers=lambda: {"Authorization": "secret"},
+            open_headers={"X-Scope-OrgID": "tenant"},
+        )
+        result = http.request("GET", "/")
+
+    assert isinstance(result, Failure)
+    assert (len(result.message), result.excess) == (300, None)
+    assert result.answer == "x" * 5000 + " *** tenant"
+    assert peer.asked[0].headers["X-Scope-OrgID"] == "tenant"
+
+
+@pytest.mark.parametrize(
+    ("reply", "excess"),
+    [(Reply(body=b"x" * 2000), Excess.SIZE), (Reply(is_slow=True), Excess.TIME)],
+)
+def test_what_went_too_far_is_told_apart(reply: Reply, excess: Excess) -> None:
+    """A caller can ask for less where an answer is too large or too slow."""
+    patience = HttpSettings(timeout_seconds=0.1, tries=1, response_maximum_bytes=1024)
+    with faulty_store(reply) as peer:
+        result = HttpClient(peer.url, patience, parse=bytes).request("GET", "/")
+
+    assert isinstance(result, Failure)
+    assert result.excess is excess
+
+
+def test_threads_have_a_connection_each() -> None:
+    """All are answered at the same time, and none is thrown away with a warning."""
+    together = threading.Barrier(3)
+    results: list[object] = []
+    with faulty_store() as peer:
+
+        def judge(_: object) -> Reply:
+            together.wait(10)
+            return Reply(body=b"1")
+
+        peer.judge = judge
+        http = HttpClient(peer.url, connections=3)
+        threads = [
+            threading.Thread(target=lambda: results.append(http.request("GET", "/")))
+            for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        http.close()
+
+    assert results == [Response(200, 1)] * 3
+
+
+def test_a_certificate_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """As a failure, before anything is sent."""
+    authority = Authority.made(tmp_path)
+    pair = authority.sign("server", "IP:127.0.0.1")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pair.certificate, pair.key)
+    with faulty_store(tls=tls) as peer:
+        http = HttpClient(
+            peer.url,
+            HttpSettings(tries=1, ca_file=str(authority.certificate)),
+            certificate=("/nonexistent/tls.crt", "/nonexistent/tls.key"),
+        )
+        result = http.request("GET", "/")
+
+    assert isinstance(result, Failure)
+    assert result.kind is FailureKind.UNTRUSTED
+    assert "No such file" in result.message
+    assert peer.asked == []

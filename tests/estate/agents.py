@@ -1,0 +1,108 @@
+"""What the agents of the estate's nodes say themselves, each of its own GPUs alone."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from estate.character import written
+from estate.layout import JOBS, Layout, Machine
+from rightsizer.accounting.accounts import AccountingSettings, Accounts
+from rightsizer.advice.rules import RULES
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.finding import Finding
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.domain.window import Window
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.policy import Guidance
+from rightsizer.runtime.recommender_run import Recommender
+from rightsizer.telemetry.simulated.plan import Scenario, Slot, Spot, Task
+from rightsizer.telemetry.simulated.source import SimulatedSource
+
+__all__ = ["agent_findings", "whole_jobs"]
+
+_DAY: Final = 86400 * NANOSECONDS_PER_SECOND
+
+
+def whole_jobs(layout: Layout) -> frozenset[str]:
+    """Keys of the jobs that one node has all of, so that its agent sees what the fleet sees."""
+    places: dict[str, set[str]] = {}
+    for machine in layout.machines:
+        for text in machine.gpus:
+            places.setdefault(text.partition("@")[0], set()).add(machine.name)
+    return frozenset(job.key for job in layout.jobs if len(places[job.name]) == 1)
+
+
+def agent_findings(
+    layout: Layout, days: int, end_seconds: int, *, tick_seconds: int = 300
+) -> Mapping[str, tuple[Finding, ...]]:
+    """The complaints of each node's agent, by the node: a day of it, over and over.
+
+    Args:
+        layout: The estate.
+        days: How many days the agent has seen.
+        end_seconds: When it is asked, since the epoch.
+        tick_seconds: Time between two of its readings.
+    """
+    end = end_seconds * NANOSECONDS_PER_SECOND
+    found = {}
+    for machine in layout.machines:
+        accountant = _past(_scenario(machine), days, end, tick_seconds * NANOSECONDS_PER_SECOND)
+        recommender = Recommender(accountant, RULES, Guidance(), FastClock(end))
+        recommender.run(frozenset())
+        found[machine.name] = tuple(
+            each.finding for each in recommender.judgements if each.finding.is_complaint
+        )
+    return found
+
+
+def _scenario(machine: Machine) -> Scenario:
+    """The node on its own, with the characters of its GPUs."""
+    characters = written()
+    board = next(slot.board for slot in characters.slots if slot.board.key == machine.board)
+    slots = tuple(Slot(index, board) for index in range(len(machine.gpus)))
+    return replace(
+        characters, name=machine.name, slots=slots, tasks=tuple(_tasks(machine, characters))
+    )
+
+
+def _tasks(machine: Machine, characters: Scenario) -> Iterator[Task]:
+    places: dict[str, list[int]] = {}
+    for index, text in enumerate(machine.gpus):
+        if text != "-":
+            places.setdefault(text, []).append(index)
+    for text, indexes in places.items():
+        name, _, character = text.partition("@")
+        known = [task for task in characters.tasks if task.workload.key == JOBS[name].key]
+        task = known[-1] if character else known[0]
+        # Ranks do the same at once; replicas have their own load each.
+        groups = [indexes] if JOBS[name].is_in_step else [[index] for index in indexes]
+        for group in groups:
+            spots = tuple(Spot(index) for index in group)
+            yield replace(task, spots=spots, memory=task.memory * len(spots))
+
+
+def _past(scenario: Scenario, days: int, end: Nanoseconds, tick: Nanoseconds) -> Accountant:
+    source = SimulatedSource(
+        scenario, built_in(), start=end - _DAY, interval=tick, duration=_DAY + 1
+    )
+    accounts, windows = Accounts(), list[Window]()
+    for snapshot in iter(source.read, None):
+        accounts.post(snapshot)
+        windows += accounts.take_closed()
+    known = [replace(each, held_since=end - days * _DAY) for each in accounts.known_devices()]
+    accountant = Accountant(AccountingSettings(), ())
+    accountant.restore(
+        known,
+        (
+            replace(
+                window,
+                start=window.start - day * _DAY,
+                end=window.end - day * _DAY,
+                blocks=window.blocks.shifted(-day * _DAY),
+            )
+            for day in reversed(range(days))
+            for window in windows
+        ),
+    )
+    return accountant

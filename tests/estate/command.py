@@ -1,0 +1,151 @@
+"""`rightsizer fleet` as a process of its own: what it answers, how long it takes, what it needs."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["Answer", "ask_fleet"]
+
+_MEBIBYTE: Final = 1024
+"""In the kibibytes of /proc."""
+_LOOK_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What it came to."""
+
+    form: dict[str, Any]
+    """Its JSON."""
+    wall_seconds: float
+    cpu_seconds: float
+    """Of all its processes."""
+    peak_mebibytes: float
+    """The largest resident memory of each of its processes, summed: never less than what they
+    had at once, and pages that they share count for each."""
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """The complaints."""
+        found: list[dict[str, Any]] = self.form["findings"]
+        return found
+
+
+def ask_fleet(
+    url: str,
+    at: float,
+    folder: Path | None = None,
+    *,
+    settings: dict[str, Any] | None = None,
+    timeout_seconds: float = 600.0,
+) -> Answer:
+    """Run the command once.
+
+    Args:
+        url: The store.
+        at: The time that is looked back from, in seconds since the epoch.
+        folder: Where it keeps what it has read; `None` for one that is gone afterwards.
+        settings: More of the section `fleet`.
+        timeout_seconds: How long it may take.
+
+    Raises:
+        AssertionError: it failed; the message is its own.
+    """
+    with tempfile.TemporaryDirectory(prefix="fleet-") as temporary:
+        place = folder or Path(temporary)
+        config = place / "rightsizer.yaml"
+        fleet = {"store": {"url": url}, "path": str(place / "fleet.db"), **(settings or {})}
+        # JSON is YAML.
+        config.write_text(json.dumps({"fleet": fleet}), encoding="utf-8")
+        command = [
+            *(sys.executable, "-m", "rightsizer", "fleet", "--json", "--no-progress"),
+            *("--at", str(at), "--config.file", str(config)),
+        ]
+        return _run(command, timeout_seconds)
+
+
+def _run(command: list[str], timeout_seconds: float) -> Answer:
+    before, began = os.times(), time.monotonic()
+    with (
+        tempfile.TemporaryFile() as told,
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(command, stdout=told, stderr=said) as process,
+    ):
+        peaks = _Peaks(process.pid)
+        peaks.start()
+        try:
+            process.wait(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise AssertionError(f"it took more than {timeout_seconds:.0f} s") from None
+        finally:
+            peaks.finish()
+        took, after = time.monotonic() - began, os.times()
+        told.seek(0)
+        said.seek(0)
+        if process.returncode:
+            raise AssertionError(said.read().decode()[-4000:])
+        return Answer(
+            json.loads(told.read()),
+            took,
+            sum(after[2:4]) - sum(before[2:4]),
+            peaks.mebibytes,
+        )
+
+
+@dataclass
+class _Peaks:
+    """Looks at a process and its children until it ends."""
+
+    pid: int
+    largest: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def mebibytes(self) -> float:
+        """The peaks of all that were seen."""
+        return sum(self.largest.values()) / _MEBIBYTE
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            for pid in _family(self.pid):
+                self.largest[pid] = max(self.largest.get(pid, 0), _peak_kibibytes(pid))
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all below it."""
+    found = [pid]
+    for each in found:
+        try:
+            tasks = list(Path(f"/proc/{each}/task").iterdir())
+            for task in tasks:
+                found += map(int, (task / "children").read_text().split())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def _peak_kibibytes(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    lines = (line.split() for line in text.splitlines() if line.startswith("VmHWM:"))
+    return next((int(line[1]) for line in lines), 0)

@@ -1,0 +1,190 @@
+"""What becomes of each GPU of the estate: who holds it when, and when nobody looked."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from estate.character import EMPTY, SLOTS, Character, characters
+from estate.layout import JOBS, Job, Layout, Machine, Owner
+from rightsizer.domain.device import Device
+
+__all__ = ["Gpu", "Life", "Part", "live"]
+
+_AWAY: Final = ("serve-2", 5)
+"""A node, and the day on which nobody could reach it."""
+_RESTARTS: Final[Mapping[str, float]] = {"train-3": 9.55, "batch-1": 3.2, "serve-2": 6.0}
+"""Nodes whose agent began anew, counters and all, and on which day."""
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a GPU's life with one holder, in slots since the estate began."""
+
+    first: int
+    last: int
+    """The first slot that is not part of it."""
+    character: str
+    job: Job | None = None
+    pod: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU of the estate."""
+
+    device: Device
+    machine: Machine
+    number: int
+    """Over the whole estate."""
+    parts: tuple[Part, ...]
+    """In order; what lies between them nobody saw."""
+    restarts: tuple[int, ...] = ()
+    """Slots at whose beginning the agent's counters were 0 again."""
+
+    @property
+    def instance(self) -> str:
+        """Where its agent is scraped."""
+        return f"{self.machine.name}:19400"
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The estate over some days."""
+
+    layout: Layout
+    days: int
+    start: int
+    """Seconds since the epoch at which the first day begins, UTC."""
+    gpus: tuple[Gpu, ...]
+    variants: tuple[Mapping[str, Character], ...]
+
+    @property
+    def slots(self) -> int:
+        """How many there are."""
+        return self.days * SLOTS
+
+    @property
+    def end(self) -> int:
+        """When the last day ends."""
+        return self.start + self.days * 86400
+
+    def character(self, gpu: Gpu, part: Part, day: int) -> tuple[Character, int]:
+        """What a GPU does on a day, and by how many slots that is moved.
+
+        Ranks of a job keep in step, and what follows the sun stays where the sun is; the rest is
+        moved about, so that two replicas never do the same at once.
+        """
+        job = part.job
+        spread = 0 if job is None or job.is_in_step else gpu.number
+        variant = self.variants[(day + spread) % len(self.variants)]
+        moves = job is not None and job.owner is Owner.DEPLOYMENT and job.name != "chat-api"
+        return variant[part.character], (37 * gpu.number + 101 * day) % SLOTS if moves else 0
+
+
+def live(
+    layout: Layout, days: int, start: int, *, tick_seconds: int = 60, variants: int = 2
+) -> Life:
+    """Let an estate live; two with the same arguments are the same.
+
+    Args:
+        layout: Who is where.
+        days: How long.
+        start: Seconds since the epoch; midnight, UTC.
+        tick_seconds: Time between two readings of an agent.
+        variants: How many different days a character has.
+    """
+    days_of = tuple(characters(tick_seconds, variant) for variant in range(variants))
+    gpus: list[Gpu] = []
+    ranks: dict[str, int] = {}
+    for machine in layout.machines:
+        for index, text in enumerate(machine.gpus):
+            number = len(gpus)
+            held = tuple(_parts(machine, text, ranks, days))
+            device = _device(days_of[0][_character_name(machine, text)].device, number, index)
+            away, restarts = _troubles(machine, days)
+            gpus.append(Gpu(device, machine, number, _without(held, away), restarts))
+    return Life(layout, days, start, tuple(gpus), days_of)
+
+
+def _character_name(machine: Machine, text: str) -> str:
+    return f"{EMPTY}{machine.board}" if text == "-" else text.rpartition("@")[2]
+
+
+def _device(device: Device, number: int, index: int) -> Device:
+    uuid = f"GPU-{hashlib.sha256(b'estate %d' % number).hexdigest()[:32]}"
+    uuid = "-".join((uuid[:12], uuid[12:16], uuid[16:20], uuid[20:24], uuid[24:]))
+    return replace(device, uuid=uuid, index=index, pci_bus_id=f"00000000:{index + 16:02X}:00.0")
+
+
+def _parts(machine: Machine, text: str, ranks: dict[str, int], days: int) -> Iterator[Part]:
+    job = JOBS.get(text.partition("@")[0])
+    free = f"{EMPTY}{machine.board}"
+    if job is None:
+        yield Part(0, days * SLOTS, free)
+        return
+    rank = ranks[job.name] = ranks.get(job.name, -1) + 1
+    first = round(rank * job.joins_every_days * SLOTS)
+    if first:
+        yield Part(0, min(first, days * SLOTS), free)
+    if job.hours is None:
+        character = text.rpartition("@")[2]
+        yield from _held(job, character, rank, (first, days * SLOTS))
+        return
+    begins, ends = (hour * SLOTS // 24 for hour in job.hours)
+    at = first
+    for day in range(days):
+        # Its character has the free hours too; who holds it is what changes.
+        until, again = day * SLOTS + ends, day * SLOTS + begins
+        yield Part(at, until, job.name, job, _pod(job, rank, day))
+        yield Part(until, again, job.name)
+        at = again
+    yield Part(at, days * SLOTS, job.name, job, _pod(job, rank, days))
+
+
+def _held(job: Job, character: str, rank: int, span: tuple[int, int]) -> Iterator[Part]:
+    at, end = span
+    churn = round(job.churn_days * SLOTS) or end
+    while at < end:
+        generation = at // churn
+        until = min(end, (generation + 1) * churn)
+        yield Part(at, until, character, job, _pod(job, rank, generation))
+        at = until
+
+
+def _pod(job: Job, rank: int, generation: int) -> str:
+    if job.owner is Owner.SLURM:
+        return ""
+    if job.owner is Owner.STATEFUL_SET:
+        return f"{job.name}-{rank}"
+    suffix = _made_up(f"{job.name} {rank} {generation}", 5)
+    if job.owner is Owner.CRON_JOB:
+        # Minutes since the epoch at which it was due, as Kubernetes names such jobs.
+        return f"{job.name}-{29_000_000 + 1440 * generation}-{suffix}"
+    if job.owner is Owner.JOB:
+        return f"{job.name}-{suffix}"
+    return f"{job.name}-{_made_up(f'{job.name} {generation}', 9)}-{suffix}"
+
+
+def _made_up(text: str, length: int) -> str:
+    digest = hashlib.sha256(text.encode()).digest()[:length]
+    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest)
+
+
+def _troubles(machine: Machine, days: int) -> tuple[tuple[int, int], tuple[int, ...]]:
+    away = (_AWAY[1] * SLOTS, (_AWAY[1] + 1) * SLOTS) if machine.name == _AWAY[0] else (0, 0)
+    restart = _RESTARTS.get(machine.name)
+    restarts = (round(restart * SLOTS),) if restart is not None and restart < days else ()
+    return away, restarts
+
+
+def _without(parts: tuple[Part, ...], away: tuple[int, int]) -> tuple[Part, ...]:
+    """The parts but for what lies in a gap."""
+    first, last = away
+    found = []
+    for part in parts:
+        before = replace(part, last=min(part.last, first)) if first < last else part
+        after = replace(part, first=max(part.first, last)) if first < last else None
+        found += [each for each in (before, after) if each and each.first < each.last]
+    return tuple(found)

@@ -1,0 +1,108 @@
+"""A real Prometheus and a real VictoriaMetrics, each filled with the estate's days."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.request import Request, urlopen
+
+from estate.life import Life
+from estate.series import Run
+from estate.writing import json_lines, open_metrics
+from prometheus_server import Prometheus, binary, prometheus_server, scrape_config
+from victoria_server import victoria_server
+
+__all__ = ["Source", "filled_prometheus", "filled_victoria", "stretches"]
+
+Source = Callable[[int, int], Iterable[Run]]
+"""The samples from a slot to another; asked for adjoining stretches, oldest first."""
+
+_STRETCH_SECONDS: Final = 18 * 3600
+"""The largest block that Prometheus lays out in one piece and that a file of one pass makes."""
+_SEND_BYTES: Final = 8 * 2**20
+
+
+def stretches(life: Life, step_seconds: int = 300) -> Iterator[tuple[int, int]]:
+    """Slots whose samples lie in the same block of Prometheus, oldest first."""
+    at = 0
+    while at < life.slots:
+        time = life.start + (at + 1) * step_seconds
+        left = _STRETCH_SECONDS - time % _STRETCH_SECONDS
+        until = min(life.slots, at + -(-left // step_seconds))
+        yield at, until
+        at = until
+
+
+@contextmanager
+def filled_prometheus(life: Life, *sources: Source) -> Iterator[Prometheus]:
+    """A Prometheus that has scraped all of it; what it was configured to scrape is gone."""
+    with tempfile.TemporaryDirectory(prefix="estate-") as name:
+        folder = Path(name)
+        _make_blocks(life, sources, folder)
+        with prometheus_server(scrape_config(), data=folder / "data") as server:
+            yield server
+
+
+@contextmanager
+def filled_victoria(life: Life, *sources: Source) -> Iterator[Prometheus]:
+    """A VictoriaMetrics that has taken in all of it."""
+    with victoria_server() as server:
+        for first, last in stretches(life):
+            for source in sources:
+                _send(server, json_lines(life, source(first, last)))
+        with urlopen(f"{server.url}/internal/force_flush", timeout=60):
+            pass
+        yield server
+
+
+def _make_blocks(life: Life, sources: tuple[Source, ...], folder: Path) -> None:
+    """A block for each stretch; one is laid out while the next is written."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        waiting = None
+        for number, (first, last) in enumerate(stretches(life)):
+            text = folder / f"{number}.txt"
+            with text.open("w", encoding="ascii") as sink:
+                for source in sources:
+                    for lines in open_metrics(life, source(first, last)):
+                        sink.write(lines)
+                sink.write("# EOF\n")
+            if waiting is not None:
+                waiting.result()
+            waiting = pool.submit(_lay_out, text, folder / "data")
+        if waiting is not None:
+            waiting.result()
+
+
+def _lay_out(text: Path, data: Path) -> None:
+    command = [
+        *(binary("promtool"), "tsdb", "create-blocks-from", "openmetrics"),
+        *("--quiet", f"--max-block-duration={_STRETCH_SECONDS}s", text, data),
+    ]
+    done = subprocess.run(
+        list(map(os.fspath, command)), capture_output=True, text=True, timeout=300, check=False
+    )
+    text.unlink()
+    if done.returncode:
+        raise AssertionError(f"promtool did not take {text.name}: {done.stderr[-2000:]}")
+
+
+def _send(server: Prometheus, lines: Iterable[str]) -> None:
+    waiting, size = [], 0
+    for line in lines:
+        waiting.append(line)
+        size += len(line)
+        if size > _SEND_BYTES:
+            _post(server, waiting)
+            waiting, size = [], 0
+    if waiting:
+        _post(server, waiting)
+
+
+def _post(server: Prometheus, lines: list[str]) -> None:
+    request = Request(f"{server.url}/api/v1/import", data="".join(lines).encode(), method="POST")
+    with urlopen(request, timeout=60):
+        pass

@@ -1,0 +1,268 @@
+"""Views of an estate made by hand: pools by what is held of them, workloads by what they take."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+from block_cases import past_of, summed
+from cases import case, histogram, window
+from readings import DAY, EPOCH, GIBIBYTE, HOUR, gpu
+from rightsizer.advice.market import Market
+from rightsizer.catalogue.price import OnDemand, Price
+from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import Finding
+from rightsizer.domain.state import Resource, State
+from rightsizer.domain.window import Window
+from rightsizer.domain.workload import Allocator, Workload, WorkloadClass, WorkloadKind
+from rightsizer.fleet.estate import EstateDevice, Waiting
+from rightsizer.fleet.fleet_rule import EstateRule
+from rightsizer.fleet.rules import ESTATE_RULES
+from rightsizer.fleet.view import EstateView, Hours, PoolView, WorkloadView
+
+DAYS: Final = 14
+H100: Final = "H100-SXM5-80GB"
+L4: Final = "L4"
+L40S: Final = "L40S"
+Course = Callable[[int], float | None]
+"""What it was in an hour since the start, which is a Thursday's midnight; `None` for unknown."""
+
+
+def prices(dollars: Mapping[str, float]) -> Prices:
+    """List prices that are certain, by board."""
+    usual = built_in_prices()
+    return Prices(
+        {
+            key: Price(
+                key,
+                on_demand=OnDemand(each * 0.9, each, each * 1.1),
+                dates=("2026-08",),
+                sources=("our contract",),
+            )
+            for key, each in dollars.items()
+        },
+        usual.on_premises,
+        usual.reserved_discounts,
+    )
+
+
+MARKET: Final = Market(prices=prices({H100: 4.0, L40S: 1.5, L4: 0.5}))
+
+
+def steady(value: float | None) -> Course:
+    """The same all the time."""
+    return lambda _: value
+
+
+def by_day(high: float, low: float, first: int = 8, last: int = 20) -> Course:
+    """High from one hour of each day to another, and low otherwise."""
+    return lambda hour: high if first <= hour % 24 < last else low
+
+
+def growing(first: float, per_day: float) -> Course:
+    """A little more every day."""
+    return lambda hour: first + per_day * (hour // 24)
+
+
+def restless(low: int, high: int, seed: int = 1) -> Course:
+    """Up and down without a cycle."""
+    random = Random(seed)
+    values = [float(random.randint(low, high)) for _ in range(90 * 24)]
+    return lambda hour: values[hour]
+
+
+def hours(course: Course, days: float = DAYS) -> Hours:
+    """A figure by the hour."""
+    return Hours(EPOCH, [course(hour) for hour in range(round(24 * days))])
+
+
+def pool(  # noqa: PLR0913 - one for each thing that a test may vary.
+    name: str,
+    held: Course,
+    *,
+    nodes: int = 4,
+    each: int = 8,
+    board: str = H100,
+    days: float = DAYS,
+    free: Mapping[str, int] | None = None,
+) -> PoolView:
+    """A pool whose nodes are filled one after the other; or with so many free all the time."""
+    names = [f"{name}-{node}" for node in range(nodes)]
+    devices = tuple(
+        EstateDevice(device_of(node, at, board), node, name) for node in names for at in range(each)
+    )
+    peak = hours(held, days)
+
+    def left(place: int) -> Course:
+        def course(hour: int) -> float | None:
+            value = peak.values[hour]
+            return None if value is None else min(each, max(0.0, (place + 1) * each - value))
+
+        return course
+
+    by_hour = {
+        node: hours(steady(float(free.get(node, 0))) if free is not None else left(at), days)
+        for at, node in enumerate(names)
+    }
+    now = {node: int(column.values[-1] or 0) for node, column in by_hour.items()}
+    return PoolView(
+        name=name,
+        board=board,
+        devices=devices,
+        present=hours(steady(float(nodes * each)), days),
+        held=peak,
+        held_peak=peak,
+        active=peak,
+        free_by_node=now,
+        size_by_node=dict.fromkeys(names, each),
+        node_free=by_hour,
+    )
+
+
+def device_of(node: str, at: int, board: str = H100) -> Device:
+    """A GPU of a node."""
+    return gpu(at, uuid=f"GPU-{node}-{at}", board=board)
+
+
+def used(compute: float, memory: float = 0.6, active: float = 0.5, **facts: Any) -> Window:
+    """Two weeks, at work for a part of them, of which every resource is measured."""
+    span = 24.0 * DAYS
+    at_work = active * span
+    demands: Mapping[Resource, Mapping[float, float]] = {
+        Resource.COMPUTE: {compute: at_work},
+        Resource.MEMORY: {memory: span},
+        Resource.MEMORY_BANDWIDTH: {compute / 2: at_work},
+        Resource.PCIE: {0.02: at_work},
+        Resource.NVLINK: {0.0: at_work},
+    }
+    usual = {
+        "compute_at_least": histogram({compute / 2: at_work}),
+        "energy_joules": 300.0 * span * 3600,
+    }
+    states = {State.PRODUCTIVE: at_work, State.IDLE_HELD: span - at_work}
+    return window(states, demands, **usual | facts)
+
+
+def window_of(seconds: float) -> Window:
+    """Work that has only begun."""
+    return window({State.PRODUCTIVE: seconds / 3600.0})
+
+
+def work(  # noqa: PLR0913 - one for each thing that a test may vary.
+    name: str,
+    where: str,
+    nodes: Mapping[str, int],
+    workload_class: WorkloadClass = WorkloadClass.SERVING,
+    *,
+    compute: Course | float = 0.7,
+    memory: float = 0.6,
+    busy: Course | None = None,
+    namespace: str = "web",
+    team: str = "",
+    board: str = H100,
+    days: float = DAYS,
+    first: int = 0,
+    allocator: Allocator = Allocator.GROWING,
+    kind: WorkloadKind = WorkloadKind.KUBERNETES,
+    windows: Iterable[Window] | None = None,
+) -> WorkloadView:
+    """A workload on the GPUs of some nodes from a place on; compute and memory are of each GPU."""
+    devices = [
+        device_of(node, first + at, board) for node, count in nodes.items() for at in range(count)
+    ]
+    of_each = compute if callable(compute) else steady(compute)
+    owner = Workload(
+        f"{namespace}/{name}", kind, name, workload_class, allocator, namespace=namespace
+    )
+    size = float(len(devices))
+
+    def together(hour: int) -> float | None:
+        value = of_each(hour)
+        return None if value is None else value * size
+
+    most = max((of_each(hour) or 0.0 for hour in range(round(24 * days))), default=0.0)
+    given = list(windows) if windows is not None else [used(most, memory)] * len(devices)
+    found = case(given, owner, devices)
+    return WorkloadView(
+        case=replace(found, past=past_of(found.key, summed([_blocks(of_each, days)] * 2))),
+        pool=where,
+        nodes=dict(nodes),
+        team=team or namespace,
+        busy=hours(busy or together, days),
+        compute=hours(together, days),
+        memory_bytes=hours(steady(memory * size * 80 * GIBIBYTE), days),
+    )
+
+
+def _blocks(course: Course, days: float) -> Blocks:
+    """A block an hour is enough to tell risks by."""
+    found = []
+    for hour in range(round(24 * days)):
+        value = course(hour)
+        if value is not None:
+            both = {Measure.BUSY: value, Measure.COMPUTE: value, Measure.MEMORY: 0.1}
+            start = EPOCH + hour * HOUR // BLOCK_SPAN * BLOCK_SPAN
+            found.append(Blocks.of_one(start, 300.0, both, both))
+    return Blocks.joined(found)
+
+
+def view(
+    pools: Iterable[PoolView],
+    workloads: Iterable[WorkloadView] = (),
+    waiting: Iterable[Waiting] = (),
+    days: float = DAYS,
+) -> EstateView:
+    """What the rules of the estate judge."""
+    end = EPOCH + round(days * DAY)
+    return EstateView(EPOCH, end, tuple(pools), tuple(workloads), tuple(waiting), 1.0)
+
+
+def findings(
+    of: EstateView, rules: Iterable[EstateRule[Any]] = ESTATE_RULES
+) -> dict[tuple[str, str], Finding]:
+    """Every verdict, by rule and key."""
+    return {
+        (rule.name, verdict.key): verdict.finding
+        for rule in rules
+        for verdict in rule.in_market(MARKET).judge(of)
+    }
+
+
+def complaints(
+    of: EstateView, rules: Iterable[EstateRule[Any]] = ESTATE_RULES
+) -> dict[tuple[str, str], Finding]:
+    """Those that ask for something."""
+    return {at: each for at, each in findings(of, rules).items() if each.is_complaint}
+
+
+def beside(of: EstateView, more: EstateView) -> EstateView:
+    """Two estates as one."""
+    return replace(
+        of,
+        pools=of.pools + more.pools,
+        workloads=of.workloads + more.workloads,
+        waiting=of.waiting + more.waiting,
+    )
+
+
+def healthy() -> EstateView:
+    """Pools that are used for what they are: training, services, notebooks, and a busy mix."""
+    train = pool("train", restless(30, 32), nodes=4)
+    serve = pool("serve", steady(4.0), nodes=1, each=4, board=L4)
+    labs = pool("labs", steady(8.0), nodes=1)
+    mix = pool("mix", restless(10, 16, seed=2), nodes=2)
+    batch = WorkloadClass.BATCH
+    workloads = (
+        work("llama", "train", {"train-0": 8, "train-1": 8}, batch, namespace="ml"),
+        work("vision", "train", {"train-2": 8}, batch, namespace="ml"),
+        work("chat", "serve", {"serve-0": 4}, board=L4),
+        *(
+            work(f"lab-{at}", "labs", {"labs-0": 1}, WorkloadClass.NOTEBOOK, first=at)
+            for at in range(8)
+        ),
+        work("batch-a", "mix", {"mix-0": 8}, batch, namespace="ml"),
+    )
+    return view((train, serve, labs, mix), workloads)

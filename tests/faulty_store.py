@@ -1,0 +1,147 @@
+"""A store on loopback that answers range queries truly, unless it was told to do otherwise."""
+
+import gzip
+import json
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+__all__ = ["Asked", "FaultyStore", "Reply", "answer", "faulty_store", "refusal"]
+
+_RANGE: Final = "/api/v1/query_range"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request."""
+
+    method: str
+    path: str
+    parameters: Mapping[str, str]
+    headers: Mapping[str, str]
+
+    @property
+    def points(self) -> int:
+        """How many steps a query asks for."""
+        if "start" not in self.parameters:
+            return 1
+        start, end, step = (float(self.parameters[key]) for key in ("start", "end", "step"))
+        return round((end - start) / step) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is said to one request."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_cut: bool = False
+    """Whether the connection ends in the middle of the body."""
+    is_slow: bool = False
+    """Whether nothing comes until the store ends."""
+
+
+def refusal(status: int, text: str, kind: str = "execution", **headers: str) -> Reply:
+    """An error as all stores write it; underscores of headers stand for dashes."""
+    body = json.dumps({"status": "error", "errorType": kind, "error": text}).encode()
+    return Reply(status, body, {name.replace("_", "-"): text for name, text in headers.items()})
+
+
+def answer(asked: Asked, **beside: object) -> Reply:
+    """What is true: each sample is its own time, at each step."""
+    result = []
+    if asked.path.endswith(_RANGE):
+        start, step = (float(asked.parameters[key]) for key in ("start", "step"))
+        times = [start + at * step for at in range(asked.points)]
+        result = [{"metric": {"uuid": "GPU-0"}, "values": [[time, str(time)] for time in times]}]
+    whole = {"status": "success", "data": {"resultType": "matrix", "result": result}, **beside}
+    return Reply(body=json.dumps(whole, separators=(",", ":")).encode())
+
+
+@dataclass(slots=True)
+class FaultyStore:
+    """A running store."""
+
+    url: str = ""
+    replies: deque[Reply] = field(default_factory=deque)
+    """Given first, each once."""
+    judge: Callable[[Asked], Reply] = answer
+    """Gives what is said after those."""
+    asked: list[Asked] = field(default_factory=list)
+    most_at_once: int = 0
+    at_once: int = 0
+    ended: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def reply(self, asked: Asked) -> Reply:
+        """What is said to a request, which is noted."""
+        with self.lock:
+            self.asked.append(asked)
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            said = self.replies.popleft() if self.replies else None
+        return said or self.judge(asked)
+
+
+@contextmanager
+def faulty_store(*replies: Reply, tls: ssl.SSLContext | None = None) -> Iterator[FaultyStore]:
+    """A store that gives these replies first, gone after the block."""
+    store = FaultyStore(replies=deque(replies))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(store))
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    store.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield store
+    finally:
+        store.ended.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _handler(store: FaultyStore) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._serve(urlsplit(self.path).query)
+
+        def do_POST(self) -> None:
+            self._serve(self.rfile.read(int(self.headers["Content-Length"])).decode())
+
+        def _serve(self, query: str) -> None:
+            path = urlsplit(self.path).path
+            asked = Asked(self.command, path, dict(parse_qsl(query)), dict(self.headers))
+            reply = store.reply(asked)
+            try:
+                self._send(reply)
+            finally:
+                with store.lock:
+                    store.at_once -= 1
+
+        def _send(self, reply: Reply) -> None:
+            if reply.is_slow:
+                store.ended.wait(30)
+                return
+            body = reply.body
+            if reply.headers.get("Content-Encoding") == "gzip":
+                body = gzip.compress(body)
+            self.send_response(reply.status)
+            for name, text in {"Content-Type": "application/json", **reply.headers}.items():
+                self.send_header(name, text)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[: len(body) // 2] if reply.is_cut else body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there.
+            """Say nothing: the tests read what was asked."""
+
+    return Handler

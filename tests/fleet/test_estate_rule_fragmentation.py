@@ -1,0 +1,109 @@
+"""The rule of free GPUs that lie on too many nodes."""
+
+from dataclasses import replace
+
+import pytest
+
+from estate_views import MARKET, hours, pool, steady, view, work
+from rightsizer.domain.finding import Action, Finding, Reason, Severity
+from rightsizer.domain.workload import WorkloadClass, WorkloadKind
+from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.rules.fragmentation import RULE
+from rightsizer.fleet.view import EstateView, WorkloadView
+
+FREE = {"parts-0": 2, "parts-1": 1, "parts-2": 2, "parts-3": 0}
+PARTS = pool("parts", steady(27.0), free=FREE)
+NEXT = Waiting("ml/next", "parts", 4.0)
+
+
+def judged(of: EstateView) -> Finding:
+    """The verdict on the only pool."""
+    (verdict,) = RULE.in_market(MARKET).judge(of)
+    return verdict.finding
+
+
+def service(name: str, node: str, gpus: int) -> WorkloadView:
+    """Work that may be moved."""
+    return work(name, "parts", {node: gpus}, compute=0.8)
+
+
+def test_the_smallest_moves_that_make_room_are_named() -> None:
+    """One piece of two GPUs goes where two are free."""
+    here = [service("api", "parts-0", 2), service("big", "parts-2", 6)]
+    found = judged(view([PARTS], here, [NEXT]))
+    assert found.action is Action.MOVE_GPUS
+    assert found.reasons == (Reason.CAPACITY_FRAGMENTED,)
+    assert found.evidence["moves"] == [
+        {"workload": "web/api", "gpus": 2, "from": "parts-0", "to": "parts-2"}
+    ]
+    assert found.summary == (
+        "parts: 5 GPUs are free, no node has more than 2 of them, and jobs that wait take 4 on "
+        "one; 1 move would make room on parts-0."
+    )
+    assert found.severity is Severity.CRITICAL
+    assert "MostAllocated" in found.instructions[-1].text
+
+
+def test_jobs_that_were_seen_are_enough_to_tell() -> None:
+    """What ran here once comes again; it is less urgent than what waits."""
+    job = work("train", "parts", {"parts-3": 4}, WorkloadClass.BATCH)
+    found = judged(view([PARTS], [job, service("api", "parts-0", 2)]))
+    assert found.is_complaint
+    assert found.severity is Severity.LOW
+    assert "jobs that were seen take 4" in found.summary
+
+
+def test_training_is_not_interrupted_for_it() -> None:
+    """Without anything that may be moved, only the scheduler is told."""
+    job = work("train", "parts", {"parts-0": 2}, WorkloadClass.BATCH)
+    found = judged(view([PARTS], [job], [NEXT]))
+    assert found.action is Action.NONE
+    assert found.options == ()
+    assert "nothing that may be moved would make room" in found.summary
+    assert [each.language for each in found.instructions] == ["yaml"]
+
+
+def test_slurm_packs_its_own_way() -> None:
+    """By what the pool's work is."""
+    job = work("train", "parts", {"parts-3": 4}, WorkloadClass.BATCH, kind=WorkloadKind.SLURM)
+    found = judged(view([PARTS], [job], [NEXT]))
+    assert "CR_Pack_Nodes" in found.instructions[-1].text
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [Waiting("ml/one", "parts", 1.0), Waiting("ml/many", "parts", 6.0), Waiting("x", "other", 4.0)],
+    ids=["one", "more than there are", "another pool"],
+)
+def test_what_would_not_fit_for_other_reasons_is_no_scatter(waiting: Waiting) -> None:
+    """One GPU fits anywhere, and six are not free at all."""
+    assert not judged(view([PARTS], [service("api", "parts-0", 2)], [waiting])).is_complaint
+
+
+def test_what_passes_by_itself_is_not_told() -> None:
+    """Scattered just now, and whole for most of the hours."""
+    whole = {node: hours(steady(4.0 if node == "parts-0" else 0.0)) for node in FREE}
+    found = judged(view([replace(PARTS, node_free=whole)], (), [NEXT]))
+    assert not found.is_complaint
+
+
+def test_nodes_that_nobody_saw_say_nothing() -> None:
+    """Which of them were free is not known."""
+    found = judged(view([replace(PARTS, node_free={})], (), [NEXT]))
+    assert found.reasons == (Reason.INSUFFICIENT_DATA,)
+
+
+def test_nobody_misses_what_was_never_needed() -> None:
+    """A pool that is too large is told by another rule; unless work waits."""
+    large = pool("parts", steady(14.0), free=dict.fromkeys(FREE, 3))
+    job = work("train", "parts", {"parts-3": 4}, WorkloadClass.BATCH)
+    assert not judged(view([large], [job])).is_complaint
+    assert judged(view([large], [job], [NEXT])).is_complaint
+
+
+def test_a_job_larger_than_a_node_wants_whole_nodes() -> None:
+    """Sixteen GPUs take eight on each of two."""
+    free = dict.fromkeys(FREE, 4)
+    wide = Waiting("ml/wide", "parts", 16.0)
+    found = judged(view([pool("parts", steady(16.0), free=free)], (), [wide]))
+    assert found.evidence["gpus_wanted_on_one_node"] == 8

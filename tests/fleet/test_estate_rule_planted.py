@@ -1,0 +1,247 @@
+"""Planted estates: exactly what was planted is found, and nothing else by any rule."""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+import pytest
+
+from estate_views import (
+    H100,
+    L4,
+    L40S,
+    beside,
+    by_day,
+    complaints,
+    findings,
+    growing,
+    healthy,
+    pool,
+    restless,
+    steady,
+    used,
+    view,
+    work,
+)
+from rightsizer.domain.finding import Action, FindingKind, Reason
+from rightsizer.domain.state import Condition, State
+from rightsizer.domain.workload import WorkloadClass
+from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.rules import ESTATE_RULES
+from rightsizer.fleet.view import EstateView
+
+BATCH, NOTEBOOK = WorkloadClass.BATCH, WorkloadClass.NOTEBOOK
+
+
+def spare() -> EstateView:
+    """Half of a pool that nobody ever asked for."""
+    return view([pool("spare", restless(8, 16))])
+
+
+def empty() -> EstateView:
+    """A pool that nobody ever asked for."""
+    return view([pool("empty", steady(0.0), nodes=2)])
+
+
+def daily() -> EstateView:
+    """A pool that is full by day, and nearly empty by night."""
+    return view([pool("daily", by_day(60.0, 14.0), nodes=8)])
+
+
+def filling() -> EstateView:
+    """A pool of which more is held every day."""
+    return view([pool("filling", growing(30.0, 1.5), nodes=8)])
+
+
+def scattered_room() -> EstateView:
+    """Two free GPUs on each node, and a job that waits for four."""
+    free = dict.fromkeys(("parts-0", "parts-1", "parts-2", "parts-3"), 2)
+    return view(
+        [pool("parts", steady(24.0), free=free)],
+        [work("api", "parts", {"parts-1": 2}, compute=0.8)],
+        [Waiting("ml/next", "parts", 4.0)],
+    )
+
+
+def small() -> EstateView:
+    """Notebooks of one namespace that use a fifth of a GPU each."""
+    return view(
+        [pool("small", steady(8.0), nodes=1)],
+        [
+            work(f"nb-{at}", "small", {"small-0": 1}, NOTEBOOK, compute=0.2, memory=0.2, first=at)
+            for at in range(4)
+        ],
+    )
+
+
+def replicas() -> EstateView:
+    """Services of two replicas each, all of them light."""
+    return view(
+        [pool("twins", steady(8.0), nodes=1, board=L4)],
+        [
+            work(
+                f"api-{at}",
+                "twins",
+                {"twins-0": 2},
+                compute=0.1,
+                memory=0.15,
+                first=2 * at,
+                board=L4,
+            )
+            for at in range(4)
+        ],
+    )
+
+
+def dear() -> EstateView:
+    """A light service on an H100, and cheaper GPUs that nobody needs."""
+    return view(
+        [
+            pool("dear", steady(8.0), nodes=1),
+            pool("cheap", steady(4.0), nodes=2, each=4, board=L40S),
+        ],
+        [
+            work("light", "dear", {"dear-0": 1}, compute=0.15, memory=0.15),
+            work("heavy", "dear", {"dear-0": 1}, compute=0.8, first=1),
+        ],
+    )
+
+
+def slow_node() -> EstateView:
+    """Two jobs over three nodes each, both of which wait for the GPUs of one node."""
+    works = used(0.5, 0.6, 1.0)
+    works = replace(works, conditions={Condition.RANK_IMBALANCE: works.known})
+    waits = replace(works, states={State.HIDDEN_STALL: works.known})
+    jobs = [
+        work(
+            f"job-{at}",
+            "lag",
+            {"lag-0": 2, "lag-1": 2, "lag-2": 2},
+            BATCH,
+            first=2 * at,
+            windows=[waits, waits, works, works, waits, waits],
+        )
+        for at in range(2)
+    ]
+    return view([pool("lag", steady(24.0), nodes=3)], jobs)
+
+
+def apart() -> EstateView:
+    """A job of eight on two nodes, and a node that has room for it."""
+    free = {"apart-0": 4, "apart-1": 0, "apart-2": 0, "apart-3": 0}
+    return view(
+        [pool("apart", restless(30, 32), free=free)],
+        [work("wide", "apart", {"apart-0": 4, "apart-1": 4}, BATCH)],
+    )
+
+
+PLANTED = [
+    (spare, {("idle_pool", "pool/spare")}),
+    (empty, {("idle_pool", "pool/empty")}),
+    (daily, {("pool_autoscale", "pool/daily")}),
+    (filling, {("pool_exhaustion", "pool/filling")}),
+    (scattered_room, {("fragmentation", "pool/parts")}),
+    (small, {("packing", "pool/small")}),
+    (replicas, {("replica_consolidation", "pool/twins")}),
+    (dear, {("idle_pool", "pool/cheap"), ("wrong_gpu_type", "web/light")}),
+    (slow_node, {("stragglers", "pool/lag")}),
+    (apart, {("scattered_placement", "web/wide")}),
+]
+
+
+def test_a_healthy_estate_gives_no_complaint() -> None:
+    """Full pools, jobs on whole nodes, services that fill their GPUs."""
+    assert complaints(healthy()) == {}
+
+
+def test_every_pool_and_workload_is_judged_once_by_each_rule() -> None:
+    """What is well is told too, so that advice can close."""
+    found = findings(healthy())
+    pools = {f"pool/{each.name}" for each in healthy().pools}
+    works = {each.case.key for each in healthy().workloads}
+    for rule in ESTATE_RULES:
+        assert {key for name, key in found if name == rule.name} in (pools, works)
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"), PLANTED, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_what_is_planted_is_found_and_nothing_else(
+    plant: object, expected: AbstractSet[tuple[str, str]]
+) -> None:
+    """Whatever else the estate is used for."""
+    assert callable(plant)
+    assert set(complaints(beside(healthy(), plant()))) == expected
+
+
+def test_all_of_them_at_once_are_told_apart() -> None:
+    """Troubles of one pool are not those of another."""
+    whole = healthy()
+    for plant, _ in PLANTED:
+        whole = beside(whole, plant())
+    expected = {each for _, plants in PLANTED for each in plants}
+    # The three cheap GPUs that are left go to the notebooks too, as far as they reach.
+    also = {("wrong_gpu_type", "web/nb-0"), ("wrong_gpu_type", "web/nb-1")}
+    assert set(complaints(whole)) == expected | also
+
+
+def test_each_finding_says_what_it_is() -> None:
+    """Kind, reason and action are those that sinks and dashboards know."""
+    found = {
+        name: next(each for at, each in complaints(plant()).items() if at[0] == name)
+        for plant, expected in PLANTED
+        for name, _ in expected
+    }
+    said = {name: (each.finding, each.reasons[0], each.action) for name, each in found.items()}
+    over, misplaced = FindingKind.OVERPROVISIONED, FindingKind.MISPLACED
+    assert said | {"idle_pool": None} == {
+        "idle_pool": None,
+        "pool_autoscale": (over, Reason.DIURNAL_AUTOSCALE, Action.AUTOSCALE),
+        "pool_exhaustion": (
+            FindingKind.UNDERPROVISIONED,
+            Reason.EXHAUSTION_FORECAST,
+            Action.NONE,
+        ),
+        "fragmentation": (misplaced, Reason.CAPACITY_FRAGMENTED, Action.MOVE_GPUS),
+        "packing": (over, Reason.SHARING_CANDIDATE_MPS, Action.SHARE_MPS),
+        "replica_consolidation": (over, Reason.SHARING_CANDIDATE_MPS, Action.SHARE_MPS),
+        "wrong_gpu_type": (over, Reason.GPU_OVERPROVISIONED, Action.CHANGE_GPU_TYPE),
+        "stragglers": (
+            FindingKind.INEFFICIENT,
+            Reason.RANK_IMBALANCE,
+            Action.INVESTIGATE_STRAGGLER,
+        ),
+        "scattered_placement": (misplaced, Reason.NVLINK_ABSENT, Action.MOVE_GPUS),
+    }
+
+
+def test_no_finding_names_more_devices_than_a_row_holds() -> None:
+    """A pool may have thousands."""
+    large = view([pool("large", restless(300, 600), nodes=100)])
+    (found,) = complaints(large).values()
+    assert len(found.devices) == 64
+    assert set(found.culprits) <= set(found.devices)
+
+
+def test_no_over_while_work_waits() -> None:
+    """Whatever was never needed is needed now."""
+    for plant, _ in PLANTED:
+        estate = plant()
+        waiting = [Waiting("ml/next", each.name, 3.0) for each in estate.pools]
+        found = complaints(replace(estate, waiting=tuple(waiting)))
+        kinds = {each.finding for each in found.values()}
+        assert not kinds & {FindingKind.OVERPROVISIONED, FindingKind.IDLE}
+
+
+def test_savings_are_intervals_that_name_their_prices() -> None:
+    """And none where the pool's board has no price; energy of a pool was never measured."""
+    (found,) = complaints(spare()).values()
+    assert found.savings.gpus_low == found.savings.gpus_high == 14.0
+    assert found.savings.dollars_per_hour_low == pytest.approx(14 * 3.6)
+    assert found.savings.dollars_per_hour_high == pytest.approx(14 * 4.4)
+    assert found.savings.price_source == "our contract"
+    assert found.savings.kilowatt_hours_per_month_high is None
+    unknown = view([pool("spare", restless(8, 16), board="NO-SUCH-BOARD")])
+    (found,) = complaints(unknown).values()
+    assert found.savings.gpus_high == 14.0
+    assert found.savings.dollars_per_hour_high is None
+    assert H100 not in found.summary

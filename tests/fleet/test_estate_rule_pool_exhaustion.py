@@ -1,0 +1,63 @@
+"""The rule of pools that fill up."""
+
+import pytest
+
+from estate_views import MARKET, growing, pool, restless, steady, view
+from rightsizer.domain.finding import Finding, FindingKind, Reason, Severity
+from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.rules.pool_exhaustion import RULE
+from rightsizer.fleet.view import EstateView, PoolView
+
+
+def judged(of: PoolView | EstateView) -> Finding:
+    """The verdict on the only pool."""
+    found = of if isinstance(of, EstateView) else view([of])
+    (verdict,) = RULE.in_market(MARKET).judge(found)
+    return verdict.finding
+
+
+def test_a_pool_that_grows_to_its_end_is_told_when() -> None:
+    """An interval of days, from the slope's own."""
+    noise = restless(0, 4)
+
+    def course(hour: int) -> float:
+        return 20.0 + 1.0 * (hour // 24) + (noise(hour // 24) or 0.0)
+
+    found = judged(pool("filling", course, nodes=8))
+    assert found.finding is FindingKind.UNDERPROVISIONED
+    assert found.reasons == (Reason.EXHAUSTION_FORECAST,)
+    low, high = found.evidence["days_low"], found.evidence["days_high"]
+    assert isinstance(low, float)
+    assert isinstance(high, float)
+    assert low < (64 - 35) / 1.0 < high
+    assert f"in {low:.0f} to {high:.0f} days" in found.summary
+    assert found.savings.gpus_high is None
+
+
+def test_an_end_within_two_weeks_is_urgent() -> None:
+    """Nobody has new GPUs sooner."""
+    assert judged(pool("soon", growing(40.0, 1.5), nodes=8)).severity is Severity.CRITICAL
+    assert judged(pool("later", growing(20.0, 1.0), nodes=8)).severity is Severity.LOW
+
+
+@pytest.mark.parametrize(
+    "held",
+    [steady(60.0), restless(20, 60), growing(20.0, -1.0), growing(4.0, 0.2)],
+    ids=["full", "restless", "shrinking", "slow"],
+)
+def test_what_does_not_grow_to_its_end_is_no_forecast(held: object) -> None:
+    """Nor what takes longer than the horizon."""
+    assert not judged(pool("steady", held, nodes=8)).is_complaint  # type: ignore[arg-type]
+
+
+def test_less_than_a_week_is_too_little() -> None:
+    """Its end would be a trend."""
+    found = judged(view([pool("new", growing(20.0, 3.0), nodes=8, days=5)], days=5))
+    assert found.reasons == (Reason.INSUFFICIENT_DATA,)
+
+
+def test_work_that_waits_is_evidence() -> None:
+    """It says that the end is there for some already."""
+    waiting = [Waiting("ml/next", "filling", 16.0)]
+    found = judged(view([pool("filling", growing(30.0, 1.5), nodes=8)], (), waiting))
+    assert found.evidence["waiting_gpus"] == 16.0

@@ -1,0 +1,362 @@
+"""Our agents' metrics read back from a real Prometheus: what the accounts themselves know.
+
+Nodes live for two hours and are scraped. One Prometheus has the scrapes; another nothing but what
+our recording rules have made of them; a VictoriaMetrics has the scrapes too.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from prometheus_server import prometheus_server, scrape_config
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.block import Measure
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
+from rightsizer.domain.units import Nanoseconds, seconds
+from rightsizer.domain.window import Window
+from rightsizer.fleet.column import Column, Kind
+from rightsizer.fleet.estate import Day, Estate
+from rightsizer.fleet.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.settings import StoreSettings
+from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.sources.agent.source import AgentSource
+from rightsizer.fleet.track import Track
+from scraped_day import LAST, NUMBER, SCRAPE, START, ScrapedDay, recorded, scraped_day
+from victoria_server import victoria_server
+
+pytestmark = pytest.mark.prometheus
+
+SCENARIOS = ("eight-gpu-node", "l4-pair", "a100-mig")
+LOOKBACK = 3 * DAY
+FIVE_MINUTES = 340.0
+"""Rules are evaluated some seconds after a stretch ends, for the first time when it has samples."""
+SHARE = 0.02
+"""A mean of scrapes is not that of all seconds."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a source says of a store, and how far its times may be off."""
+
+    report: SourceReport
+    estate: Estate
+    days: dict[Nanoseconds, Day]
+    off_seconds: float
+    """Scrapes are not at the ends of a stretch; what a rule recorded is up to its interval off."""
+
+    def track(self, uuid: str, step: Nanoseconds = COARSE_STEP) -> Track:
+        """A device's day."""
+        return self.days[step].tracks[uuid]
+
+
+@pytest.fixture(scope="module")
+def nodes() -> tuple[ScrapedDay, ...]:
+    """A node of each kind of telemetry."""
+    return tuple(scraped_day(name, f"n{at}") for at, name in enumerate(SCENARIOS))
+
+
+@pytest.fixture(scope="module")
+def stores(nodes: tuple[ScrapedDay, ...]) -> dict[str, Told]:
+    """What is told over the scrapes, and over the recorded series alone."""
+    scrapes = "".join(node.text for node in nodes)
+    with prometheus_server(scrape_config(), past=f"{scrapes}# EOF\n") as raw:
+        rules = recorded(raw)
+        by_scrapes = _told(raw.url, SCRAPE)
+    with prometheus_server(scrape_config(), past=f"{rules}# EOF\n") as server:
+        by_rules = _told(server.url, FIVE_MINUTES)
+    with victoria_server(past=f"{scrapes}# EOF\n") as server:
+        by_victoria = _told(server.url, SCRAPE)
+    return {"scrapes": by_scrapes, "rules": by_rules, "victoria": by_victoria}
+
+
+@pytest.fixture(params=["scrapes", "rules", "victoria"])
+def told(stores: dict[str, Told], request: pytest.FixtureRequest) -> Told:
+    """Each in turn."""
+    return stores[request.param]
+
+
+def _told(url: str, off_seconds: float) -> Told:
+    store, source = PrometheusStore(StoreSettings(url=url)), AgentSource(built_in())
+    try:
+        report = source.probe(store, LAST, LOOKBACK)
+        estate = source.estate(store, report, LAST, LOOKBACK)
+        devices = tuple(estate.devices.values())
+        days = {
+            step: source.day(store, report, devices, Grid(NUMBER, step))
+            for step in (COARSE_STEP, FINE_STEP)
+        }
+    finally:
+        store.close()
+    return Told(report, estate, days, off_seconds)
+
+
+def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[str, int, Window]]:
+    """By device and stretch, what the agent's own accounts have."""
+    grid = Grid(NUMBER, step)
+    for node in nodes:
+        for device in node.devices:
+            if not device.has_mig_instances:
+                for start in range(START, LAST, step):
+                    place = (start - grid.start) // step
+                    yield device.uuid, place, node.accounts.window(device.uuid, start, start + step)
+
+
+def test_all_devices_with_states_have_a_day(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
+    """GPUs that are divided have none of their own, their instances have."""
+    expected = {uuid for uuid, _, _ in truths(nodes, COARSE_STEP)}
+    assert told.days[COARSE_STEP].tracks.keys() == expected
+    assert any(uuid.startswith("MIG-") for uuid in expected)
+
+
+@pytest.mark.parametrize("step", [COARSE_STEP, FINE_STEP])
+def test_states_of_a_stretch_sum_to_its_length(told: Told, step: Nanoseconds) -> None:
+    """Unknown is what is left, where the device was there; nothing is said of other stretches."""
+    for track in told.days[step].tracks.values():
+        states = [column for name, column in track.columns.items() if name.kind is Kind.STATE]
+        sums = [sum(parts) for parts in zip(*states, strict=True)]
+        there = [total for total in sums if not math.isnan(total)]
+        # What is recorded once in five minutes begins with the second of them.
+        assert len(there) in {(LAST - START) // step, (LAST - START) // step - 1}
+        assert there == pytest.approx([seconds(step)] * len(there), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        ("scrapes", FINE_STEP),
+        ("scrapes", COARSE_STEP),
+        ("rules", COARSE_STEP),
+        ("victoria", FINE_STEP),
+        ("victoria", COARSE_STEP),
+    ],
+)
+def test_seconds_are_the_accounts_own(
+    nodes: tuple[ScrapedDay, ...], stores: dict[str, Told], kind: str, step: Nanoseconds
+) -> None:
+    """By state, condition and cause, and those used; within what scrapes and rules leave open."""
+    told, seen = stores[kind], set()
+    for uuid, place, window in truths(nodes, step):
+        for column, expected in _seconds(window).items():
+            values = told.track(uuid, step).columns.get(column)
+            found = 0.0 if values is None else values[place]
+            assert found == pytest.approx(expected, abs=told.off_seconds), (uuid, column)
+            seen |= {column.kind} if expected > 0 else set()
+    assert seen == {Kind.STATE, Kind.CONDITION, Kind.WASTE, Kind.USED}
+
+
+def _seconds(window: Window) -> dict[Column, float]:
+    states = {Column.state(each): seconds(window.states.get(each, 0)) for each in State}
+    conditions = {
+        Column.condition(each): seconds(window.conditions.get(each, 0)) for each in Condition
+    }
+    waste = {Column.waste(each): window.waste_seconds.get(each, 0.0) for each in Cause}
+    used = {Column(Kind.USED, "seconds"): window.used_seconds}
+    return states | conditions | waste | used
+
+
+def test_energy_is_the_accounts_own(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
+    """What was used and what was wasted, over both hours, within what is not read of their ends."""
+    for uuid, window in wholes(nodes):
+        columns = told.track(uuid).columns
+        slack = 2 * told.off_seconds * window.energy_joules / seconds(LAST - START) + 10
+        expected = {Column(Kind.USED, "joules"): window.used_joules} | {
+            Column(Kind.WASTE_JOULES, cause.value): joules
+            for cause, joules in window.waste_joules.items()
+        }
+        for column, joules in expected.items():
+            found = sum(value for value in columns.get(column, ()) if not math.isnan(value))
+            assert found == pytest.approx(joules, abs=slack), (uuid, column)
+
+
+@pytest.mark.parametrize("measure", [*Measure])
+def test_means_are_the_accounts_own(
+    nodes: tuple[ScrapedDay, ...], told: Told, measure: Measure
+) -> None:
+    """By the hour, as shares of the device: a scrape in a minute is not every second of it."""
+    compared = 0
+    for uuid, place, window in truths(nodes, COARSE_STEP):
+        columns = told.track(uuid).columns
+        truth = _mean(window, measure)
+        if truth is None or Column.mean(measure) not in columns:
+            # What stands for the compute of MIG instances, and links of what has none.
+            continue
+        unit = 80 * 2.0**30 if measure is Measure.MEMORY_BYTES else 1.0
+        found = columns[Column.mean(measure)][place] / unit
+        assert found == pytest.approx(truth / unit, abs=SHARE + told.off_seconds / 3600), uuid
+        compared += 1
+    assert compared >= 2
+
+
+def test_peaks_are_what_scrapes_have_seen(
+    nodes: tuple[ScrapedDay, ...], stores: dict[str, Told]
+) -> None:
+    """At least the mean, and no more than the largest reading that there was."""
+    told = stores["scrapes"]
+    for uuid, place, window in truths(nodes, COARSE_STEP):
+        columns = told.track(uuid).columns
+        bounds = {Measure.COMPUTE_AT_LEAST, Measure.MEMORY_BYTES}
+        if Column.tier(Tier.PROFILING) not in columns:
+            # The busiest second and that of the highest draw are taken for the same.
+            bounds.add(Measure.COMPUTE)
+        for measure in set(Measure) - bounds:
+            series = window.blocks.series(measure)
+            if series.peaks and Column.peak(measure) in columns:
+                peak = columns[Column.peak(measure)][place]
+                assert columns[Column.mean(measure)][place] <= peak <= max(series.peaks) + SHARE
+
+
+def test_bounds_of_compute_hold(told: Told) -> None:
+    """The lower is never above the upper."""
+    for track in told.days[FINE_STEP].tracks.values():
+        lower = track.columns.get(Column.mean(Measure.COMPUTE_AT_LEAST))
+        if lower is not None:
+            upper = track.columns[Column.mean(Measure.COMPUTE)]
+            for low, high in zip(lower, upper, strict=True):
+                assert not low > high
+
+
+def _mean(window: Window, measure: Measure) -> float | None:
+    series = window.blocks.series(measure)
+    known = sum(series.known_seconds)
+    if not known:
+        return None
+    return sum(map(float.__mul__, series.means, series.known_seconds)) / known
+
+
+def wholes(nodes: tuple[ScrapedDay, ...]) -> Iterator[tuple[str, Window]]:
+    """By device, both hours."""
+    for node in nodes:
+        for device in node.devices:
+            if not device.has_mig_instances:
+                yield device.uuid, node.accounts.window(device.uuid, START, LAST)
+
+
+def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
+    """The upper end of all known seconds; never below what was, by more than a scrape misses."""
+    signals = {
+        Resource.COMPUTE: Signal.SM_WORK,
+        Resource.MEMORY_BANDWIDTH: Signal.DRAM_ACTIVE,
+        Resource.MEMORY: Signal.MEMORY_USED,
+    }
+    compared = set()
+    for node in nodes:
+        for uuid, _ in wholes((node,)):
+            truth = node.accounts.totals(uuid).distributions
+            for resource, histogram in told.track(uuid).demands.items():
+                signal = signals.get(resource)
+                if signal is not None and signal in truth and histogram.total:
+                    expected, found = truth[signal].quantile(0.95), histogram.quantile(0.95)
+                    assert found == pytest.approx(expected, abs=0.06), (uuid, resource)
+                    compared.add(resource)
+    assert compared == signals.keys()
+
+
+def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
+    """By what was there to be read, for all the known time."""
+    for node in nodes:
+        for each in node.latest.devices:
+            if each.device.uuid in told.days[COARSE_STEP].tracks:
+                columns = told.track(each.device.uuid).columns
+                tiers = {name.name for name in columns if name.kind is Kind.TIER}
+                known = node.accounts.window(each.device.uuid, START, LAST).known
+                assert tiers == ({each.tier.value} if known else set())
+    assert {Tier.PROFILING, Tier.POWER} <= {
+        each.tier for node in nodes for each in node.latest.devices
+    }
+
+
+def test_holders_are_the_agents_own(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
+    """At the end each device has the holders that its agent says, with their parts and classes."""
+    for node in nodes:
+        for each in node.latest.devices:
+            uuid = each.device.uuid
+            if uuid not in told.days[COARSE_STEP].tracks:
+                continue
+            last = (LAST - NUMBER * DAY) // COARSE_STEP - 1
+            found = {
+                held.workload.key: held.workload.workload_class
+                for held in told.days[COARSE_STEP].holdings.get(uuid, ())
+                if held.last >= last
+            }
+            expected = {
+                holding.workload.key: holding.workload.workload_class for holding in each.holdings
+            }
+            assert expected.items() <= found.items()
+
+
+def test_parts_of_a_stretch_are_at_most_all(told: Told) -> None:
+    """However many held a device one after the other."""
+    for day in told.days.values():
+        for parts in day.holdings.values():
+            for place in range(288):
+                shares = [each.share_ratio for each in parts if each.first <= place <= each.last]
+                assert sum(shares) <= 1.0 + 1e-9
+
+
+def test_estate_is_what_the_agents_say(
+    nodes: tuple[ScrapedDay, ...], stores: dict[str, Told]
+) -> None:
+    """Devices as their agents have them, by node, with the demands that their needs come from."""
+    estate = stores["scrapes"].estate
+    for node in nodes:
+        for each in node.latest.devices:
+            found, device = estate.devices[each.device.uuid], each.device
+            assert found.node == node.node
+            assert found.device.board == device.board == found.pool
+            assert found.device.index == device.index
+            assert found.device.capacity_ratio == pytest.approx(device.capacity_ratio)
+            assert found.device.has_mig_instances == device.has_mig_instances
+            assert found.device.memory_total_bytes == pytest.approx(device.memory_total_bytes)
+            needed = {
+                resource: figures.demand
+                for window, provisioning in each.provisioning.items()
+                for resource, figures in provisioning.resources.items()
+                if window == "current" and figures.demand is not None
+            }
+            assert found.demands == pytest.approx(needed)
+            for holding in each.holdings:
+                workload = estate.workloads[holding.workload.key]
+                assert workload.name == holding.workload.name
+                assert workload.namespace == holding.workload.namespace
+                assert estate.teams.get(workload.key, "") == workload.namespace
+
+
+def test_recorded_devices_are_found_without_scrapes(stores: dict[str, Told]) -> None:
+    """When the scrapes are gone the rules still say who was there."""
+    assert stores["rules"].estate.devices.keys() == stores["scrapes"].estate.devices.keys()
+
+
+def test_probe_says_what_there_is(nodes: tuple[ScrapedDay, ...], stores: dict[str, Told]) -> None:
+    """How many devices, how dense, how far back, and what follows."""
+    report = stores["scrapes"].report
+    assert report.source == "rightsizer"
+    assert report.devices == sum(len(node.devices) for node in nodes)
+    assert report.resolution_seconds == pytest.approx(SCRAPE, rel=0.05)
+    tiers = Counter(
+        each.tier
+        for node in nodes
+        for each in node.latest.devices
+        if not each.device.has_mig_instances
+    )
+    assert report.tier is tiers.most_common(1)[0][0]
+    assert report.oldest == pytest.approx(START, abs=1200 * 10**9)
+    assert any("where each device's time went" in each for each in report.can)
+    (days,) = (each for each in report.cannot if "sizing" in each)
+    assert days.startswith("samples reach back 2 h")
+    poor = tiers.total() - tiers[Tier.PROFILING]
+    assert any(each.startswith(f"{poor} of {tiers.total()} devices") for each in report.cannot)
+    assert any("no recording rules" in each for each in report.cannot)
+    assert not report.warnings
+
+
+def test_probe_finds_recording_rules(stores: dict[str, Told]) -> None:
+    """Without scrapes of the present nothing is said of now."""
+    report = stores["rules"].report
+    assert any("recording rules" in each for each in report.can)
+    assert any("no `rightsizer_state_seconds_total` now" in each for each in report.cannot)
+    assert not any("no recording rules" in each for each in report.cannot)

@@ -1,0 +1,236 @@
+"""The parts of the source of our agents' metrics that need no store."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readings import gpu
+from rightsizer.accounting.usage import UsageSettings
+from rightsizer.domain.block import Measure
+from rightsizer.domain.finding import Risk
+from rightsizer.domain.histogram import Histogram
+from rightsizer.domain.metric import METRICS
+from rightsizer.domain.state import Resource, State
+from rightsizer.domain.workload import WorkloadClass, WorkloadKind
+from rightsizer.edge.yaml import load_yaml
+from rightsizer.fleet.column import Column
+from rightsizer.fleet.grid import COARSE_STEP, Grid
+from rightsizer.fleet.sources.agent import figures
+from rightsizer.fleet.sources.agent.demand_histograms import demands_of
+from rightsizer.fleet.sources.agent.form import Figure
+from rightsizer.fleet.sources.agent.holdings import held
+from rightsizer.fleet.sources.agent.measure_columns import Figures, measure_columns
+from rightsizer.fleet.sources.agent.node_advice import node_advice
+from rightsizer.fleet.sources.agent.time_columns import presence_of, state_columns
+from rightsizer.fleet.sources.agent.workloads import workload_by_key, workload_of
+from rightsizer.fleet.sources.placing import placed
+from rightsizer.fleet.store import Sampled
+from rightsizer.publish.metrics.advice import RISK_BOUNDS
+from rightsizer.publish.metrics.families import BUCKET_EDGES
+
+GRID = Grid(20_600, COARSE_STEP)
+HOURS = st.lists(st.integers(0, 23), unique=True).map(sorted)
+SHARES = st.floats(0, 1)
+RULES = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
+FIGURES = (
+    *(figures.STATES, figures.CONDITIONS, figures.WASTE, figures.WASTE_JOULES),
+    *(*figures.TOTALS, *figures.MEANS, *figures.PEAKS, *figures.POWER, *figures.LINKS),
+    *(*figures.BUCKETS, *figures.POWER_BUCKETS),
+)
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_figures_are_exported_and_recorded(figure: Figure) -> None:
+    """Each has a form without recording rules and one with, by names that exist."""
+    groups = load_yaml(RULES.read_text("utf-8"), "rules").data["groups"]
+    rules = {rule["record"] for group in groups for rule in group["rules"]}
+    names = [name for form in figure.forms for name in form.names]
+    for name in names:
+        stem = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+        assert name in rules if ":" in name else stem in METRICS, name
+    assert any(":" in name for name in names)
+    assert any(":" not in name for name in names)
+
+
+@given(hours=HOURS)
+def test_samples_are_placed_where_their_stretch_is(hours: list[int]) -> None:
+    """Whether there is one for every stretch, for some in a row, or for a few."""
+    times = [GRID.start + (hour + 1) * GRID.step for hour in hours]
+    column = placed(Sampled({}, times, array("d", hours)), GRID)
+    assert {place for place, value in enumerate(column) if not math.isnan(value)} == set(hours)
+    assert all(column[hour] == hour for hour in hours)
+
+
+def test_samples_of_another_day_are_left_out() -> None:
+    """A sample at the very beginning is the day before's."""
+    times = [GRID.start, GRID.start + GRID.step, GRID.end, GRID.end + GRID.step]
+    column = placed(Sampled({}, times, array("d", [1, 2, 3, 4])), GRID, 0.0)
+    assert list(column) == [2.0] + [0.0] * 22 + [3.0]
+
+
+@given(data=st.data())
+def test_states_always_sum_to_the_stretch(data: st.DataObject) -> None:
+    """Whatever a store extrapolates, and however much of the stretch was seen."""
+    part = st.lists(st.floats(0, 2000), min_size=24, max_size=24)
+    states = {
+        state.value: array("d", data.draw(part))
+        for state in (State.UNKNOWN, State.PRODUCTIVE, State.IDLE_HELD)
+    }
+    presence = presence_of(states, GRID)
+    columns = state_columns(states, presence, GRID)
+    for place in range(24):
+        total = sum(column[place] for column in columns.values())
+        if any(values[place] for values in states.values()):
+            assert total == pytest.approx(3600, abs=0.01)
+            assert all(column[place] >= 0 for column in columns.values())
+        else:
+            assert math.isnan(total)
+
+
+@given(
+    counts=st.lists(st.floats(0, 1e5), min_size=11, max_size=11),
+    peaks=st.lists(SHARES, min_size=24, max_size=24),
+)
+def test_buckets_keep_their_seconds(counts: list[float], peaks: list[float]) -> None:
+    """However the seconds of a bucket are spread, it has as many as the store says."""
+    edges, total = {}, 0.0
+    for edge, count in zip(BUCKET_EDGES, counts, strict=True):
+        total += count
+        edges[edge] = total
+    column = {Measure.COMPUTE: array("f", peaks)}
+    known = array("d", [3600.0] * 24)
+    found = demands_of({"sm_work": edges}, column, known, 0.6).get(Resource.COMPUTE, Histogram())
+    for edge, seconds in edges.items():
+        assert found.at_most(edge) / 1e9 == pytest.approx(seconds, abs=1e-3)
+
+
+@given(pairs=st.lists(st.tuples(SHARES, SHARES), min_size=1, max_size=50), share=st.floats(0.01, 1))
+def test_power_weighs_busy_time_as_an_upper_bound(
+    pairs: list[tuple[float, float]], share: float
+) -> None:
+    """Without profiling: no quantile is below that of the products themselves."""
+    truth, busy, power = Histogram(), Histogram(), Histogram()
+    for time, draw in pairs:
+        truth.add(time * min(1.0, draw / 0.6), 1.0)
+        busy.add(time, 1.0)
+        power.add(draw, 1.0)
+    fine = {percent / 100: 0.0 for percent in range(101)}
+    buckets = {
+        name: {edge: histogram.at_most(edge) for edge in fine}
+        for name, histogram in (("busy", busy), ("power", power))
+    }
+    found = demands_of(buckets, {}, array("d"), 0.6)[Resource.COMPUTE]
+    # A bucket's seconds are spread evenly, so that its end alone is known.
+    edge = next(each for each in BUCKET_EDGES if found.at_most(each) >= share * found.total - 1)
+    assert truth.quantile(share) is not None
+    assert (truth.quantile(share) or 0.0) <= edge + 0.011
+
+
+def test_memory_is_known_by_its_peaks() -> None:
+    """To a percent, and for the known time alone."""
+    peaks = {Measure.MEMORY: array("f", [0.734, 0.9, math.nan])}
+    found = demands_of({}, peaks, array("d", [60.0, 0.0, math.nan]), 0.6)
+    assert found == {Resource.MEMORY: Histogram({74: 60e9})}
+
+
+def columns_of(**means: list[float]) -> dict[Column, array[float]]:
+    """Mean columns of a device that was known for all of a day, from means by the hour."""
+    whole = {name: array("d", values * 24) for name, values in means.items()}
+    presence = presence_of({"productive": array("d", [3600.0] * 24)}, GRID)
+    used = {"seconds": whole.pop("used")} if "used" in whole else {}
+    power = {"power": whole.pop("power")} if "power" in whole else {}
+    told = Figures(whole, {}, {}, power, used)
+    return measure_columns(told, presence, gpu(), UsageSettings())
+
+
+def test_compute_without_profiling_is_bounded_by_power_and_by_what_was_used() -> None:
+    """The least of the three; a device that is busy at a low draw computes little."""
+    name = Column.mean(Measure.COMPUTE)
+    assert columns_of(busy=[0.9])[name][0] == pytest.approx(0.9)
+    assert columns_of(busy=[0.9], power=[0.3])[name][0] == pytest.approx(0.5)
+    assert columns_of(busy=[0.9], power=[0.3], used=[720.0])[name][0] == pytest.approx(0.2)
+
+
+def test_pipes_bound_compute_from_below_at_the_clock_that_ran() -> None:
+    """Of what is achievable, and never more than was used."""
+    lower, device = Column.mean(Measure.COMPUTE_AT_LEAST), gpu()
+    given_all = {"busy": [1.0], "sm_work": [0.6], "tensor": [0.3], "clock": [0.5]}
+    expected = 0.3 / device.achievable_compute_ratio * 0.5
+    assert columns_of(**given_all)[lower][0] == pytest.approx(expected)
+    assert columns_of(**given_all, used=[36.0])[lower][0] == pytest.approx(0.01)
+    assert lower not in columns_of(busy=[1.0], sm_work=[0.6], tensor=[0.3])
+
+
+def test_unknown_means_stay_unknown() -> None:
+    """They are neither 0 nor all of a resource."""
+    columns = columns_of(busy=[0.5], sm_work=[math.nan], memory_bytes=[math.nan], dram=[math.nan])
+    for measure in (Measure.MEMORY, Measure.MEMORY_BYTES, Measure.MEMORY_BANDWIDTH):
+        assert all(math.isnan(value) for value in columns[Column.mean(measure)])
+    assert columns[Column.mean(Measure.COMPUTE)][0] == pytest.approx(0.5)
+
+
+@given(data=st.data())
+def test_parts_of_holders_are_runs_that_sum_to_one(data: st.DataObject) -> None:
+    """Every stretch in which somebody held it is in one run of his."""
+    part = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=24, max_size=24)
+    shares = {key: array("d", data.draw(part)) for key in ("slurm:1", "slurm:2")}
+    found = held(shares, {key: workload_by_key(key) for key in shares})
+    for place in range(24):
+        there = {
+            each.workload.key: each.share_ratio
+            for each in found
+            if each.first <= place <= each.last
+        }
+        assert there.keys() == {key for key, parts in shares.items() if parts[place]}
+        assert sum(there.values()) <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "namespace", "name"),
+    [
+        ("kubernetes:research/train", WorkloadKind.KUBERNETES, "research", "train"),
+        ("kubernetes/research/train", WorkloadKind.KUBERNETES, "research", "train"),
+        ("slurm:17", WorkloadKind.SLURM, "", "17"),
+        ("whoever", WorkloadKind.OTHER, "", "whoever"),
+    ],
+)
+def test_keys_say_who_a_workload_is(
+    key: str, kind: WorkloadKind, namespace: str, name: str
+) -> None:
+    """Where nothing else is kept of those days."""
+    found = workload_by_key(key)
+    assert (found.key, found.kind, found.namespace, found.name) == (key, kind, namespace, name)
+    assert (found.workload_class is WorkloadClass.BATCH) == (kind is WorkloadKind.SLURM)
+
+
+def test_own_labels_go_before_those_of_the_scrape() -> None:
+    """Kubernetes discovery puts the agent's own namespace and pod on all that it scrapes."""
+    found = workload_of(
+        {
+            "workload": "kubernetes:ml/train",
+            "class": "batch",
+            "namespace": "monitoring",
+            "exported_namespace": "ml",
+            "pod": "rightsizer-x",
+            "exported_pod": "train-0",
+        }
+    )
+    assert found is not None
+    assert (found.namespace, found.pod) == ("ml", "train-0")
+    assert workload_of({"class": "batch"}) is None
+
+
+@pytest.mark.parametrize("risk", [*RISK_BOUNDS])
+def test_risks_are_those_that_agents_export(risk: Risk) -> None:
+    """By their bounds; without one it is not known."""
+    labels = {"id": "a", "instance": "n"}
+    advice = [Sampled(labels, [0], array("d", [1]))]
+    bound = Sampled(labels | {"figure": "risk"}, [0], array("d", [RISK_BOUNDS[risk]]))
+    assert [each.risk for each in node_advice(advice, [bound])] == [risk.value]
+    assert [each.risk for each in node_advice(advice, [])] == ["Unknown"]

@@ -1,0 +1,259 @@
+"""Cases from kept days: their time adds up, their order is theirs, and gaps advise nothing."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kept_estate import FIRST_DAY, STATES, estate_device, track, tracks
+from readings import DAY, HOUR, MINUTE, workload
+from rightsizer.advice.recommender import findings
+from rightsizer.domain.block import Measure
+from rightsizer.domain.histogram import Histogram
+from rightsizer.domain.state import Resource, State
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.workload import Workload, WorkloadClass
+from rightsizer.fleet.case import Batch, FleetCases
+from rightsizer.fleet.column import Column
+from rightsizer.fleet.day_demands import DemandSettings
+from rightsizer.fleet.days import DayOfSubject, Days
+from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.roster import roster_of
+from rightsizer.fleet.sheet import Sheet
+from rightsizer.fleet.shelf import HeldRow
+from rightsizer.fleet.track import Track
+
+NOW = (FIRST_DAY + 4) * DAY
+GAP = 10 * MINUTE
+JOB, OTHER = workload("job"), workload("other", WorkloadClass.SERVING)
+Holder = tuple[Workload, int, int, float]
+"""Who, from which hour to which since the first day, and with which share."""
+
+
+def rows_of(holders: Mapping[str, Sequence[Holder]]) -> list[HeldRow]:
+    """By device, oldest first, an hour a stretch."""
+    found = []
+    for uuid, each in sorted(holders.items()):
+        for who, start, end, share in each:
+            for day in range(start // 24, (end - 1) // 24 + 1):
+                first, last = max(start, day * 24), min(end, day * 24 + 24) - 1
+                grid = Grid(FIRST_DAY + day, COARSE_STEP)
+                row = (who.key, first - day * 24, last - day * 24, share)
+                found.append(HeldRow(uuid, "rightsizer", grid, *row))
+    return sorted(found, key=lambda row: (row.uuid, row.start))
+
+
+def cases_of(
+    days: Iterable[Track], holders: Mapping[str, Sequence[Holder]], now: Nanoseconds = NOW
+) -> FleetCases:
+    """The cases of all that was held or is there."""
+    by_uuid: dict[str, list[Sheet]] = {}
+    for each in days:
+        by_uuid.setdefault(each.subject, []).append(Sheet.of(each))
+    devices = {uuid: estate_device(int(uuid[4:])) for uuid in by_uuid}
+    rows = rows_of(holders)
+    roster = roster_of(devices, rows, now, GAP)
+    workloads = {who.key: who for each in holders.values() for who, *_ in each}
+    keys = tuple(sorted(roster.present))
+    return FleetCases(Batch(keys, roster, devices, workloads, by_uuid, rows), now)
+
+
+def four_days(number: int, **facts: object) -> list[Track]:
+    """Of one GPU."""
+    return [track(number, FIRST_DAY + day, **facts) for day in range(4)]  # type: ignore[arg-type]
+
+
+@given(
+    st.lists(tracks(), min_size=1, max_size=3, unique_by=lambda each: each.grid.day),
+    st.integers(0, 4 * 24),
+    st.integers(0, 4 * 24),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_states_of_a_window_sum_to_its_span(
+    found: list[Track], start: int, length: int
+) -> None:
+    """From the first hour of which anything is known; days that are not kept are unknown."""
+    ordered = sorted(found, key=lambda each: each.grid.day)
+    days = Days(DayOfSubject(Sheet.of(each), DemandSettings()) for each in ordered)
+    since = FIRST_DAY * DAY + start * HOUR
+    window = days.window("GPU-0", since, since + length * HOUR)
+    assert sum(window.states.values()) == window.end - window.start
+    assert window.end == since + length * HOUR
+    assert all(time >= 0 for time in window.states.values())
+    assert window.coverage_ratio <= 1.0
+
+
+def test_fine_days_are_answered_exactly() -> None:
+    """A span of ten minutes has ten minutes."""
+    days = Days([DayOfSubject(Sheet.of(track(0, FIRST_DAY, FINE_STEP)), DemandSettings())])
+    window = days.window("GPU-0", FIRST_DAY * DAY + HOUR, FIRST_DAY * DAY + HOUR + 10 * MINUTE)
+    assert window.known == 10 * MINUTE
+    assert len(window.blocks.of(Measure.BUSY)) == 2
+
+
+def test_an_hour_stands_for_its_twelve_blocks() -> None:
+    """Each with its mean and its peak."""
+    days = Days([DayOfSubject(Sheet.of(track(0, FIRST_DAY, busy=0.5)), DemandSettings())])
+    blocks = days.all_blocks.of(Measure.BUSY)
+    assert len(blocks) == 288
+    assert [block.start - FIRST_DAY * DAY for block in blocks[:2]] == [0, 5 * MINUTE]
+    assert {(block.known_seconds, block.mean) for block in blocks} == {(300.0, 0.5)}
+    assert all(0.525 <= block.peak < 0.526 for block in blocks)
+
+
+def test_time_of_which_nothing_is_known_has_no_blocks() -> None:
+    """As where an agent did not run."""
+    gap = [1.0] * 6 + [0.0] * 12 + [1.0] * 6
+    days = Days([DayOfSubject(Sheet.of(track(0, FIRST_DAY, known=gap)), DemandSettings())])
+    starts = [block.start % DAY // HOUR for block in days.all_blocks.of(Measure.MEMORY)]
+    assert sorted(set(starts)) == [*range(6), *range(18, 24)]
+
+
+def test_a_stretch_is_never_longer_than_it_is() -> None:
+    """`increase` extrapolates beyond it; what is too much is taken off all its states alike."""
+    long = track(0, FIRST_DAY)
+    columns = {**long.columns}
+    for column, values in columns.items():
+        columns[column] = array("f", [1.02 * value for value in values])
+    days = Days([DayOfSubject(Sheet.of(replace(long, columns=columns)), DemandSettings())])
+    window = days.window("GPU-0", FIRST_DAY * DAY, (FIRST_DAY + 1) * DAY)
+    assert window.states == {State.PRODUCTIVE: DAY}
+
+
+def test_demand_is_of_the_active_time() -> None:
+    """Idle time is what lies lowest of a distribution that is exported."""
+    found = track(0, FIRST_DAY)
+    half = array("f", [1800.0] * 24)
+    names = {str(column): column for column in found.columns}
+    columns = {**found.columns, names["state:productive"]: half, names["state:idle_held"]: half}
+    histogram = {0: 12 * HOUR, 60: 6 * HOUR, 70: 6 * HOUR}
+    sheet = Sheet.of(replace(found, columns=columns))
+    sheet = replace(sheet, demands={Resource.COMPUTE: Histogram(histogram)})
+    window = Days([DayOfSubject(sheet, DemandSettings())]).window("GPU-0", 0, 2**63)
+    assert dict(window.demands[Resource.COMPUTE].items()) == {60: 6 * HOUR, 70: 6 * HOUR}
+
+
+def test_devices_of_a_workload_are_a_case() -> None:
+    """Those that it holds now; one that nobody holds is a case of its own."""
+    cases = cases_of(
+        [*four_days(0), *four_days(1), *four_days(2)],
+        {"GPU-0": [(JOB, 0, 96, 1.0)], "GPU-1": [(JOB, 0, 96, 1.0)]},
+    )
+    alone, job = cases.cases(DAY)
+    assert (alone.key, alone.workload, len(alone.devices)) == ("GPU-2", None, 1)
+    assert (job.key, job.workload) == (JOB.key, JOB)
+    assert [device.uuid for device in job.devices] == ["GPU-0", "GPU-1"]
+    assert job.workload_window is not None
+    assert job.workload_window.known == 2 * DAY
+    assert job.workload_window.workload_key == JOB.key
+
+
+def test_windows_reach_back_to_when_the_holder_came() -> None:
+    """What another did before is not held against it; its own past goes over all devices."""
+    cases = cases_of(
+        [*four_days(0), *four_days(1)],
+        {"GPU-0": [(OTHER, 0, 40, 1.0), (JOB, 40, 96, 1.0)], "GPU-1": [(JOB, 0, 40, 1.0)]},
+    )
+    found = {case.key: case for case in cases.cases(4 * DAY)}
+    job = found[JOB.key]
+    assert job.windows[0].known == 56 * HOUR
+    assert job.workload_window is not None
+    assert job.workload_window.known == 96 * HOUR
+    assert found["GPU-1"].windows[0].known == 56 * HOUR
+    assert OTHER.key not in found
+
+
+@pytest.mark.parametrize(("away", "since"), [(0, 0), (1, 0), (2, 52)])
+def test_a_short_absence_is_none(away: int, since: int) -> None:
+    """Not for longer than what can be told by the hour."""
+    cases = cases_of(four_days(0), {"GPU-0": [(JOB, 0, 50, 1.0), (JOB, 50 + away, 96, 1.0)]})
+    (job,) = cases.cases(4 * DAY)
+    assert job.windows[0].start == FIRST_DAY * DAY + since * HOUR
+
+
+def test_nobody_left_while_nothing_was_known() -> None:
+    """A gap of the telemetry is no end of a tenure."""
+    gap = [1.0] * 2 + [0.0] * 10 + [1.0] * 12
+    days = [track(0, FIRST_DAY), track(0, FIRST_DAY + 1, known=gap)]
+    cases = cases_of(
+        days, {"GPU-0": [(JOB, 0, 26, 1.0), (JOB, 36, 48, 1.0)]}, (FIRST_DAY + 2) * DAY
+    )
+    (job,) = cases.cases(2 * DAY)
+    assert (job.windows[0].accounted, job.windows[0].known) == (48 * HOUR, 38 * HOUR)
+
+
+def test_a_device_that_is_silent_is_no_case() -> None:
+    """It has gone, or its node has; what it did stays in its workload's past."""
+    gone = [track(1, FIRST_DAY + day) for day in range(2)]
+    cases = cases_of(
+        [*four_days(0), *gone], {"GPU-0": [(JOB, 0, 96, 1.0)], "GPU-1": [(JOB, 0, 48, 1.0)]}
+    )
+    (job,) = cases.cases(4 * DAY)
+    assert [device.uuid for device in job.devices] == ["GPU-0"]
+    assert job.workload_window is not None
+    assert job.workload_window.known == 6 * DAY
+
+
+@given(st.permutations(range(3)))
+@settings(max_examples=6, deadline=None)
+def test_the_order_of_devices_does_not_matter(order: list[int]) -> None:
+    """Every verdict stays, however the store gives its series."""
+    holders = {f"GPU-{each}": [(JOB, 0, 96, 1.0)] for each in range(2)}
+    idle = {2: State.IDLE_EMPTY}
+    days = [
+        day
+        for number in order
+        for day in four_days(number, state=idle.get(number, State.PRODUCTIVE), busy=0.1 * number)
+    ]
+    found = findings(cases_of(days, holders).cases(4 * DAY))
+    usual = sorted(days, key=lambda each: each.subject)
+    assert {each.id for each in found} == {
+        each.id for each in findings(cases_of(usual, holders).cases(4 * DAY))
+    }
+
+
+@given(
+    st.sampled_from(STATES),
+    st.floats(0.0, 1.0),
+    st.floats(0.0, 1.0),
+    st.lists(st.booleans(), min_size=24, max_size=24),
+)
+@settings(max_examples=15, deadline=None)
+def test_time_that_becomes_unknown_advises_nothing_new(
+    state: State, busy: float, memory: float, known: list[bool]
+) -> None:
+    """What is said of a load that never changes is said of less of it, or not at all."""
+    holders = {"GPU-0": [(JOB, 0, 48, 1.0)]}
+    now = (FIRST_DAY + 2) * DAY
+    facts = {"state": state, "busy": busy, "memory": memory}
+    whole = [track(0, FIRST_DAY + day, **facts) for day in range(2)]  # type: ignore[arg-type]
+    hazy = [
+        track(0, FIRST_DAY + day, known=[float(each) for each in known], **facts)  # type: ignore[arg-type]
+        for day in range(2)
+    ]
+    said = [complaints(cases_of(days, holders, now)) for days in (whole, hazy)]
+    assert said[1] <= said[0]
+
+
+def complaints(cases: FleetCases) -> set[tuple[str, str]]:
+    """Which rules complain of what."""
+    return {
+        (each.workload or each.devices[0], each.rule)
+        for each in findings(cases.cases(2 * DAY))
+        if each.is_complaint
+    }
+
+
+def test_a_device_of_which_nothing_is_known_advises_nothing() -> None:
+    """Every rule abstains, or has nothing to complain of."""
+    days = [track(0, FIRST_DAY + day, known=[0.0] * 24) for day in range(4)]
+    unknown = {Column.state(State.UNKNOWN): array("f", [3600.0] * 24)}
+    there = [replace(each, columns={**each.columns, **unknown}) for each in days]
+    cases = cases_of(there, {"GPU-0": [(JOB, 0, 96, 1.0)]})
+    assert len(cases.cases(DAY)) == 1
+    assert complaints(cases) == set()

@@ -1,0 +1,149 @@
+"""The same life of a node, once through its accounts and once through a store's days."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+import pytest
+
+from accounted_tracks import track_of
+from readings import DAY, HOUR, MINUTE
+from rightsizer.accounting.accounts import Accounts
+from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.recommender import judge_all
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.finding import Finding
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.workload import Workload
+from rightsizer.fleet.case import Batch, FleetCases
+from rightsizer.fleet.estate import EstateDevice
+from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.roster import roster_of
+from rightsizer.fleet.sheet import Sheet
+from rightsizer.fleet.shelf import HeldRow
+from rightsizer.fleet.track_form import pack, unpack
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+
+FIRST = DEFAULT_START // DAY
+NOW = DEFAULT_START + 2 * DAY + 2 * HOUR
+TICK = 10 * MINUTE // 2
+
+
+@dataclass(frozen=True)
+class Life:
+    """What was posted, and what a store would have of it."""
+
+    accounts: Accounts
+    workloads: dict[str, Workload]
+    seen: dict[str, list[tuple[Nanoseconds, str, float]]]
+    """By device, when who was seen with which share."""
+    sheets: dict[tuple[str, Grid], Sheet] = field(default_factory=dict)
+
+    def sheet(self, uuid: str, grid: Grid) -> Sheet:
+        """A day as it is kept, told once."""
+        if (uuid, grid) not in self.sheets:
+            track = track_of(self.accounts, uuid, grid, NOW)
+            self.sheets[uuid, grid] = unpack(grid, pack(Sheet.of(track)))
+        return self.sheets[uuid, grid]
+
+
+@pytest.fixture(scope="module")
+def life() -> Life:
+    """Two days and two hours of eight GPUs with one trouble each."""
+    accounts = Accounts()
+    source = SimulatedSource(
+        load_scenario("eight-gpu-node", built_in()),
+        built_in(),
+        interval=TICK,
+        duration=NOW - DEFAULT_START + 1,
+    )
+    found = Life(accounts, {}, {})
+    for snapshot in iter(source.read, None):
+        accounts.post(snapshot)
+        for uuid, holdings in snapshot.holdings.items():
+            for held in holdings:
+                found.workloads[held.workload.key] = held.workload
+                row = (snapshot.wall_time, held.workload.key, held.share_ratio)
+                found.seen.setdefault(uuid, []).append(row)
+    return found
+
+
+def kept(life: Life, step: Nanoseconds) -> FleetCases:
+    """The same through tracks: the first day by a step, what follows by five minutes."""
+    grids = [Grid(FIRST, step), Grid(FIRST + 1, FINE_STEP), Grid(FIRST + 2, FINE_STEP)]
+    devices = {each.uuid: EstateDevice(each, "node", "pool") for each in life.accounts.devices}
+    sheets = {uuid: [life.sheet(uuid, grid) for grid in grids] for uuid in devices}
+    rows = [
+        row
+        for uuid, seen in sorted(life.seen.items())
+        for grid in grids
+        for row in held_rows(uuid, grid, seen)
+    ]
+    roster = roster_of(devices, rows, NOW, 10 * MINUTE)
+    keys = tuple(sorted(roster.present))
+    return FleetCases(Batch(keys, roster, devices, life.workloads, sheets, rows), NOW)
+
+
+def held_rows(
+    uuid: str, grid: Grid, seen: Iterable[tuple[Nanoseconds, str, float]]
+) -> list[HeldRow]:
+    """Stretches next to one another are one row."""
+    places = sorted(
+        {
+            (key, share, (time - grid.start - 1) // grid.step)
+            for time, key, share in seen
+            if grid.start < time <= min(NOW, grid.end)
+        }
+    )
+    found = []
+    for (key, share), same in groupby(places, lambda each: each[:2]):
+        run = [place for *_, place in same]
+        starts = [place for place in run if place - 1 not in run]
+        ends = [place for place in run if place + 1 not in run]
+        for first, last in zip(starts, ends, strict=True):
+            found.append(HeldRow(uuid, "rightsizer", grid, key, first, last, share))
+    return found
+
+
+def verdicts(judgements: Iterable[Judgement]) -> dict[tuple[str, str], Judgement]:
+    """By key and rule."""
+    return {(each.key, each.finding.rule): each for each in judgements}
+
+
+def said(finding: Finding) -> tuple[object, ...]:
+    """What must be the same wherever it was found; the id stands for the rounded target."""
+    complaint = (finding.id,) if finding.is_complaint else ()
+    return (finding.finding, finding.reasons, finding.action, *complaint)
+
+
+@pytest.mark.parametrize("step", [FINE_STEP, COARSE_STEP])
+def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> None:
+    """Findings, reasons, actions, rounded targets, and whether it may become advice."""
+    node = verdicts(
+        judge_all(
+            lambda span: [replace(each, node=None) for each in life.accounts.cases(span, NOW)]
+        )
+    )
+    fleet = verdicts(judge_all(kept(life, step).cases))
+    assert fleet.keys() == node.keys()
+    assert sum(each.finding.is_complaint for each in node.values()) >= 5
+    for key, mine in node.items():
+        theirs = fleet[key]
+        assert said(theirs.finding) == said(mine.finding), key
+        assert (theirs.may_open, theirs.still_holds) == (mine.may_open, mine.still_holds), key
+
+
+def test_windows_are_those_of_the_node(life: Life) -> None:
+    """State by state to the second, over a day that ends now."""
+    node = {each.key: each for each in life.accounts.cases(DAY, NOW)}
+    fleet = {each.key: each for each in kept(life, FINE_STEP).cases(DAY)}
+    for key, case in node.items():
+        for mine, theirs in zip(case.windows, fleet[key].windows, strict=True):
+            assert theirs.uuid == mine.uuid
+            for state, time in mine.states.items():
+                assert theirs.states.get(state, 0) == pytest.approx(time, abs=2 * 10**9)
+            assert theirs.used_seconds == pytest.approx(mine.used_seconds, rel=1e-3)
+            assert theirs.energy_joules == pytest.approx(mine.energy_joules, rel=1e-3)

@@ -1,0 +1,116 @@
+"""Devices together: sums at the same moments, in any order, and never more than they were."""
+
+import math
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kept_estate import FIRST_DAY, track, tracks
+from readings import DAY
+from rightsizer.domain.block import Measure
+from rightsizer.domain.state import State
+from rightsizer.fleet.column import Column
+from rightsizer.fleet.combined import Part, combined
+from rightsizer.fleet.day_demands import DemandSettings
+from rightsizer.fleet.days import DayOfSubject, Days
+from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.sheet import DEVICES, Sheet
+from rightsizer.fleet.track import Track
+
+BUSY_MEAN, BUSY_PEAK = Column.mean(Measure.BUSY), Column.peak(Measure.BUSY)
+
+
+def part(found: Track, first: int = 0, last: int | None = None, share: float = 1.0) -> Part:
+    """A device's day, or some of it."""
+    return Part(
+        Sheet.of(found), found.grid, first, found.grid.count - 1 if last is None else last, share
+    )
+
+
+def values(sheet: Sheet, column: Column) -> list[float]:
+    """A column that is there."""
+    found = sheet.column(column)
+    assert found is not None
+    return list(found)
+
+
+@given(tracks(0), tracks(1), tracks(2))
+@settings(max_examples=8, deadline=None)
+def test_the_order_of_devices_does_not_matter(one: Track, other: Track, third: Track) -> None:
+    """The same sums, but for the last bit of a float."""
+    same_day = [Track(each.subject, one.grid, each.columns) for each in (one, other, third)]
+    found = [combined([part(each) for each in order]) for order in permutations(same_day)]
+    for sheet in found[1:]:
+        assert sheet.layout is found[0].layout
+        for mine, first in zip(sheet.values, found[0].values, strict=True):
+            assert mine == pytest.approx(first, rel=1e-5, abs=1e-5, nan_ok=True)
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=5))
+@settings(max_examples=15, deadline=None)
+def test_a_peak_lies_between_the_mean_and_the_sum_of_the_peaks(busy: list[float]) -> None:
+    """And is never less than any device's own excess above the means."""
+    parts = [part(track(number, FIRST_DAY, busy=each)) for number, each in enumerate(busy)]
+    sheet = combined(parts)
+    mean, peak = values(sheet, BUSY_MEAN)[3], values(sheet, BUSY_PEAK)[3]
+    peaks = [values(each.sheet, BUSY_PEAK)[3] for each in parts if each.sheet]
+    assert mean == pytest.approx(sum(busy), rel=1e-5, abs=1e-6)
+    assert mean - 1e-5 <= peak <= sum(peaks) + 1e-5
+    assert peak >= max(peaks) - 1e-5
+
+
+def test_a_shared_device_counts_by_its_share() -> None:
+    """Of its seconds, and of what was used of it."""
+    sheet = combined([part(track(0, FIRST_DAY, busy=0.8), share=0.25)])
+    assert values(sheet, Column.state(State.PRODUCTIVE))[0] == pytest.approx(900.0)
+    assert values(sheet, BUSY_MEAN)[0] == pytest.approx(0.2)
+    assert values(sheet, DEVICES) == [0.25] * 24
+
+
+def test_a_device_counts_only_while_it_is_held() -> None:
+    """Before and after, nothing is known of the workload, and it has no time."""
+    sheet = combined([part(track(0, FIRST_DAY), 6, 11)])
+    assert values(sheet, DEVICES) == [0.0] * 6 + [1.0] * 6 + [0.0] * 12
+    assert [math.isnan(each) for each in values(sheet, BUSY_MEAN)] == [
+        not 6 <= hour <= 11 for hour in range(24)
+    ]
+    days = Days([DayOfSubject(sheet, DemandSettings())])
+    window = days.window("workload:job", 0, 2**63, of_workload=True)
+    assert window.accounted == window.known == DAY // 4
+
+
+def test_a_measure_is_known_only_where_it_is_of_all() -> None:
+    """What adds up does so over those that are known; the rest of the time is unknown."""
+    gap = [1.0] * 12 + [0.0] * 12
+    sheet = combined([part(track(0, FIRST_DAY)), part(track(1, FIRST_DAY, known=gap))])
+    assert values(sheet, Column.state(State.PRODUCTIVE)) == [7200.0] * 12 + [3600.0] * 12
+    assert [math.isnan(each) for each in values(sheet, BUSY_MEAN)] == [False] * 12 + [True] * 12
+    days = Days([DayOfSubject(sheet, DemandSettings())])
+    window = days.window("workload:job", 0, 2**63, of_workload=True)
+    assert (window.known, window.accounted) == (3 * DAY // 2, 2 * DAY)
+
+
+def test_a_device_of_which_nothing_is_known_has_its_time() -> None:
+    """A scheduler gave it away, and nobody measured it."""
+    grid = Grid(FIRST_DAY, COARSE_STEP)
+    sheet = combined([part(track(0, FIRST_DAY)), Part(None, grid, 0, 23)])
+    assert values(sheet, DEVICES) == [2.0] * 24
+    assert sum(values(sheet, Column.state(State.PRODUCTIVE))) == 86400.0
+    assert all(map(math.isnan, values(sheet, BUSY_MEAN)))
+
+
+def test_days_of_different_steps_meet_by_the_hour() -> None:
+    """The same seconds and means; the largest peak."""
+    fine, coarse = track(0, FIRST_DAY, FINE_STEP, busy=0.2), track(1, FIRST_DAY, busy=0.6)
+    sheet = combined([part(fine), part(coarse)])
+    assert sheet.grid.step == COARSE_STEP
+    assert values(sheet, Column.state(State.PRODUCTIVE)) == pytest.approx([7200.0] * 24)
+    assert values(sheet, BUSY_MEAN) == pytest.approx([0.8] * 24)
+
+
+def test_a_whole_device_alone_is_taken_as_it_is() -> None:
+    """Most workloads have one device; nothing is copied for them."""
+    whole = part(track(0, FIRST_DAY))
+    assert combined([whole]) is whole.sheet

@@ -1,0 +1,82 @@
+"""Agents and dcgm-exporters in one estate: each device once, the agent's word first."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+
+from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.completion import mig_instance
+from rightsizer.domain.device import Device
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.fleet.estate import Day, Estate, EstateDevice
+from rightsizer.fleet.grid import DAY, Grid
+from rightsizer.fleet.settings import FleetSettings
+from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.sources.composite import Composite
+from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.fleet.store import Store
+
+pytestmark = pytest.mark.prometheus
+
+H100: Final = "NVIDIA H100 80GB HBM3"
+SLICE: Final = mig_instance(built_in().get("H100-SXM5-80GB"), "1g.10gb", gpu(1), 3)
+
+
+class Agents:
+    """A source that watches a whole GPU and an instance by its own uuid."""
+
+    name = "rightsizer"
+
+    def probe(self, _store: Store, _now: Nanoseconds, _lookback: Nanoseconds) -> SourceReport:
+        """Two devices."""
+        return SourceReport(self.name, devices=2)
+
+    def estate(
+        self, _store: Store, _report: SourceReport, _now: Nanoseconds, _lookback: Nanoseconds
+    ) -> Estate:
+        """Both of them."""
+        devices = (Device(gpu(0), 0), Device("MIG-1", 1, mig=SLICE))
+        return Estate({each.uuid: EstateDevice(each, "node-a", "all") for each in devices})
+
+    def day(
+        self, _store: Store, _report: SourceReport, _devices: Sequence[EstateDevice], _grid: Grid
+    ) -> Day:
+        """Nothing at all."""
+        return Day({})
+
+
+def past() -> EstatePast:
+    """The same two, and one that no agent watches."""
+    found = EstatePast()
+    found.device([Phase(20, 24, BUSY)], UUID=gpu(0), modelName=H100)
+    part = {"GPU_I_ID": "3", "GPU_I_PROFILE": "1g.10gb"}
+    found.device([Phase(20, 24, BUSY)], UUID=gpu(1), modelName=H100, **part)
+    found.device([Phase(20, 24, BUSY)], UUID=gpu(2), modelName=H100)
+    return found
+
+
+def test_each_device_has_one_source() -> None:
+    """An instance is the same by its uuid and by its place on its GPU."""
+    composite = Composite([Agents(), DcgmExporterSource()])
+    with stored(past()) as store:
+        reports = composite.probe(store, NOW, DAY)
+        devices = composite.estate(store, reports, NOW, DAY).devices
+    assert {uuid: each.source for uuid, each in devices.items()} == {
+        gpu(0): "rightsizer",
+        "MIG-1": "rightsizer",
+        gpu(2): "dcgm-exporter",
+    }
+    assert set(composite.readers(reports)) == {"rightsizer", "dcgm-exporter"}
+
+
+def test_only_the_wanted_sources_are_asked() -> None:
+    """As an operator says."""
+    settings = FleetSettings(sources=("dcgm-exporter",))
+    composite = Composite([Agents(), DcgmExporterSource()], settings)
+    with stored(past()) as store:
+        reports = composite.probe(store, NOW, DAY)
+        devices = composite.estate(store, reports, NOW, DAY).devices
+    assert [report.source for report in reports] == ["dcgm-exporter"]
+    assert set(devices) == {gpu(0), f"{gpu(1)}/gi3", gpu(2)}

@@ -1,0 +1,150 @@
+"""What must always hold of answers on a grid, of holders' shares, and of reasons."""
+
+import math
+import pickle
+from array import array
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcgm_estate import YESTERDAY, gpu
+from rightsizer.accounting.books import BooksSettings
+from rightsizer.domain.dcgm_names import DCGM_FIELDS
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import Tier
+from rightsizer.domain.workload import Workload, WorkloadKind
+from rightsizer.fleet.sources.dcgm_exporter.columns import believed, by_device, joined
+from rightsizer.fleet.sources.dcgm_exporter.fields import presence_names, tier_of_metrics
+from rightsizer.fleet.sources.dcgm_exporter.holders import Holder, HolderNames
+from rightsizer.fleet.sources.dcgm_exporter.holdings import Presence, held_runs, presences
+from rightsizer.fleet.sources.dcgm_exporter.labels import node_of
+from rightsizer.fleet.sources.dcgm_exporter.readings import Reasons
+from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.fleet.store import Sampled
+
+STEP: Final = YESTERDAY.step
+UTIL: Final = DCGM_FIELDS["DCGM_FI_DEV_GPU_UTIL"]
+COUNTS: Final = st.lists(st.integers(0, 20), min_size=288, max_size=288)
+HOLDERS: Final = (Holder("a", "one-0"), Holder("a", "two-0"), None)
+
+
+def series(values: list[float], **labels: str) -> Sampled:
+    """Values from the first stretch on."""
+    times = [YESTERDAY.start + (at + 1) * STEP for at in range(len(values))]
+    return Sampled({"UUID": gpu(0), **labels}, times, array("d", values))
+
+
+def workload(name: str) -> Workload:
+    """A workload of a name."""
+    return Workload(f"kubernetes:a/{name}", WorkloadKind.KUBERNETES, name)
+
+
+WORKLOADS: Final = {holder: workload(holder.pod) for holder in HOLDERS if holder is not None}
+
+
+@given(COUNTS, COUNTS, COUNTS)
+def test_shares_never_pass_the_whole(one: list[int], two: list[int], nobody: list[int]) -> None:
+    """In no stretch, however samples are spread over holders and over nobody."""
+    columns = (array("d", map(float, each)) for each in (one, two, nobody))
+    presence = Presence(dict(zip(HOLDERS, columns, strict=True)))
+    shares = [0.0] * 288
+    for run in held_runs(presence, WORKLOADS, YESTERDAY):
+        assert 0 <= run.first <= run.last < 288
+        for at in range(run.first, run.last + 1):
+            shares[at] += run.share_ratio
+    assert all(share <= 1.0 + 1e-9 for share in shares)
+
+
+@given(COUNTS, COUNTS)
+def test_known_time_never_passes_the_stretch(one: list[int], two: list[int]) -> None:
+    """However many samples there are; and there is none without samples."""
+    presence = Presence(
+        {
+            holder: array("d", map(float, each))
+            for holder, each in zip(HOLDERS, (one, two), strict=False)
+        }
+    )
+    for at, known in enumerate(presence.known_seconds(YESTERDAY, 30.0)):
+        assert 0.0 <= known <= 300.0
+        assert (known > 0.0) == (one[at] + two[at] > 0)
+
+
+@given(st.integers(0, 287), st.integers(1, 255), st.integers(0, 255))
+def test_a_mask_of_two_values_has_its_exact_share(part: int, most: int, least: int) -> None:
+    """The mean tells for how much of the stretch the larger one held."""
+    low, high = sorted((most, least))
+    share = part / 287
+    mean = share * high + (1 - share) * low
+    column = (array("d", [each]) for each in (mean, high, low))
+    mask, held = Reasons(*column).at(0)
+    assert mask == high
+    assert math.isclose(held, share if high > low else 1.0, abs_tol=1e-9)
+
+
+def test_of_two_scrapes_the_larger_value_counts() -> None:
+    """And what only one of them has is not lost."""
+    found = by_device([series([1.0, 5.0]), series([3.0, 2.0, 7.0], gpu="0")], YESTERDAY)
+    assert list(found[gpu(0)][:3]) == [3.0, 5.0, 7.0]
+
+
+def test_what_the_card_says_is_no_instance_s() -> None:
+    """Power labelled with an instance is that of the whole GPU."""
+    sliced = series([300.0], GPU_I_ID="3")
+    assert by_device([sliced], YESTERDAY, is_of_card=True) == {}
+    assert list(by_device([sliced], YESTERDAY)) == [f"{gpu(0)}/gi3"]
+
+
+def test_blanks_are_unknown() -> None:
+    """A mean with one of DCGM's blanks among its samples says nothing."""
+    read = by_device([series([50.0, 9.2e18 / 10])], YESTERDAY)
+    column = believed(read, UTIL, Signal.GPU_BUSY)[gpu(0)]
+    assert column[0] == 0.5
+    assert math.isnan(column[1])
+
+
+def test_a_counter_that_died_is_not_preferred() -> None:
+    """Where it reads 0 and the driver says otherwise."""
+    better = {gpu(0): array("d", [0.0, 0.7, math.nan, 0.0])}
+    other = {gpu(0): array("d", [0.9, 0.9, 0.4, 0.1])}
+    assert list(joined(better, other)[gpu(0)]) == [0.9, 0.7, 0.4, 0.0]
+
+
+def test_two_pods_of_one_device_share_it() -> None:
+    """Time slices: equal parts, for nobody says what each takes."""
+    counts = [
+        series([10.0], pod="one-0", namespace="a"),
+        series([10.0], pod="two-0", namespace="a"),
+    ]
+    found = presences(counts, YESTERDAY, HolderNames())[gpu(0)]
+    assert [run.share_ratio for run in held_runs(found, WORKLOADS, YESTERDAY)] == [0.5, 0.5]
+
+
+def test_the_exporter_s_own_pod_holds_nothing() -> None:
+    """Where a scrape writes it into `pod`, whatever it is called."""
+    names = HolderNames.seen_in([{"job": "gpu", "exported_pod": "llm-0", "pod": "metrics-x"}])
+    assert names.holder({"job": "gpu", "pod": "metrics-x", "namespace": "ops"}) is None
+    assert names.holder({"job": "other", "pod": "llm-0", "namespace": "a"}) == Holder("a", "llm-0")
+
+
+def test_a_node_is_the_host_not_the_exporter_s_pod() -> None:
+    """Exporters without the host's network call themselves by their pod's name."""
+    labels = {"Hostname": "dcgm-exporter-sn5rp", "instance": "10.0.0.7:9400"}
+    assert node_of(labels, {"dcgm-exporter-sn5rp": "node-a"}) == "node-a"
+    assert node_of(labels, {}) == "10.0.0.7"
+    assert node_of({**labels, "kubernetes_node": "node-b"}, {}) == "node-b"
+
+
+def test_metrics_tell_the_tier() -> None:
+    """In names of any age."""
+    assert tier_of_metrics({"dcgm_gpu_utilization", "dcgm_power_usage"}) is Tier.POWER
+    assert tier_of_metrics({"dcgm_fi_prof_sm_active"}) is Tier.PROFILING
+    assert tier_of_metrics({"DCGM_FI_DEV_GPU_UTIL"}) is Tier.BASIC
+    assert tier_of_metrics({"DCGM_FI_DEV_FB_USED"}) is Tier.NONE
+    assert presence_names({"dcgm_fb_used", "DCGM_FI_DEV_GPU_UTIL"}) == ("dcgm_fb_used",)
+
+
+def test_a_source_goes_to_other_processes() -> None:
+    """With all that it was made with."""
+    source = pickle.loads(pickle.dumps(DcgmExporterSource(books=BooksSettings())))
+    assert source.name == "dcgm-exporter"

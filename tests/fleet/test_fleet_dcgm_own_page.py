@@ -1,0 +1,91 @@
+"""Our own page in dcgm-exporter's manner, kept by a store, is read as any dcgm-exporter's is."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from dcgm_estate import NOW, YESTERDAY, EstatePast, stored
+from publish_reports import full_report
+from publish_stories import NOW as REPORTED
+from rightsizer.domain.state import State, Tier
+from rightsizer.fleet.column import Column, Kind
+from rightsizer.fleet.estate import Day, Estate
+from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.metrics.dcgm import DcgmExposition
+from rightsizer.publish.metrics.settings import DcgmLabels, MetricsSettings
+from rightsizer.telemetry.owners.kubernetes import workload_of_pod
+from rightsizer.telemetry.owners.pod_names import PodName
+
+pytestmark = pytest.mark.prometheus
+
+GPUS: Final = 4
+LINE: Final = re.compile(r"(\w+)\{(.*)\} (\S+)")
+
+
+def page(labels: DcgmLabels) -> str:
+    """What a node of some GPUs exports."""
+    report = full_report(GPUS)
+    exposition = DcgmExposition(
+        lambda: report,
+        settings=MetricsSettings(dcgm=True, dcgm_labels=labels),
+        freshness=FreshnessSettings(),
+        wall_time=lambda: REPORTED,
+        own_source="",
+        hostname="node-7",
+    )
+    return exposition.render().body.decode()
+
+
+@pytest.fixture(scope="module", params=DcgmLabels)
+def looked(request: pytest.FixtureRequest) -> Iterator[tuple[SourceReport, Estate, Day]]:
+    """What the source makes of six hours of such a page."""
+    past = EstatePast()
+    for name, inside, value in LINE.findall(page(request.param)):
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', inside))
+        past.series(name, labels, float(value), 18, 24)
+    with stored(past) as store:
+        source = DcgmExporterSource()
+        report = source.probe(store, NOW, DAY)
+        estate = source.estate(store, report, NOW, DAY)
+        yield report, estate, source.day(store, report, list(estate.devices.values()), YESTERDAY)
+
+
+def test_every_device_is_found(looked: tuple[SourceReport, Estate, Day]) -> None:
+    """With its board and its node, in each generation of labels."""
+    report, estate, day = looked
+    uuids = {each.device.uuid for each in full_report(GPUS).devices}
+    assert set(estate.devices) == set(day.tracks) == uuids
+    assert {each.node for each in estate.devices.values()} == {"node-7"}
+    assert None not in {each.device.board for each in estate.devices.values()}
+    assert report.tier is Tier.PROFILING
+
+
+def test_holders_have_the_agent_s_own_keys(looked: tuple[SourceReport, Estate, Day]) -> None:
+    """Pods and jobs go by the same keys as where an agent tells of them."""
+    holders = (
+        holding.workload for device in full_report(GPUS).devices for holding in device.holdings
+    )
+    told = {
+        workload_of_pod(PodName(each.namespace, each.pod, each.container)).key
+        for each in holders
+        if each.pod
+    }
+    found = {run.workload.key for runs in looked[2].holdings.values() for run in runs}
+    assert found == told
+    assert set(looked[1].workloads) == told
+
+
+def test_every_second_has_a_state(looked: tuple[SourceReport, Estate, Day]) -> None:
+    """Six hours each, at most, and their energy where power is told."""
+    for track in looked[2].tracks.values():
+        states = [track.columns[Column.state(state)] for state in State if state != "unknown"]
+        for at in range(YESTERDAY.count):
+            length = sum(column[at] for column in states)
+            assert (length == 300.0) if at >= 216 else math.isnan(length)
+        assert sum(value for value in track.columns[Column(Kind.ENERGY, "joules")] if value > 0)

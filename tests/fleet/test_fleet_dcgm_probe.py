@@ -1,0 +1,94 @@
+"""What a probe says can and cannot be concluded, sentence by sentence."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final
+
+import pytest
+
+from dcgm_estate import BUSY, NOW, EstatePast, Phase, basic, gpu, stored, unprofiled
+from rightsizer.domain.state import Tier
+from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.sources.dcgm_exporter.probe import probe
+
+pytestmark = pytest.mark.prometheus
+
+HELD: Final = {"pod": "llm-0", "namespace": "chat"}
+OWNERLESS: Final = "advice is by GPU"
+
+
+def report_of(values: Mapping[str, float], labels: Mapping[str, str] = HELD) -> SourceReport:
+    """The probe of an estate of one GPU."""
+    past = EstatePast()
+    past.device([Phase(20, 24, values, labels)], UUID=gpu(0))
+    with ExitStack() as stack:
+        return probe(stack.enter_context(stored(past)), NOW, DAY)
+
+
+def says(sentences: Sequence[str], part: str) -> bool:
+    """Whether one of some sentences has it."""
+    return any(part in sentence for sentence in sentences)
+
+
+def test_profiling_tells_most() -> None:
+    """Bottlenecks; neither throttling nor owners are missing where they are told."""
+    report = report_of({**BUSY, "DCGM_FI_DEV_POWER_VIOLATION": 0})
+    assert report.tier is Tier.PROFILING
+    assert says(report.can, "bottlenecks")
+    assert says(report.can, "Throttling")
+    assert not says(report.cannot, OWNERLESS)
+    assert says(report.cannot, "Idle time within a stretch")
+
+
+def test_power_tells_no_bottleneck() -> None:
+    """And how to have it told."""
+    report = report_of(unprofiled(BUSY))
+    assert report.tier is Tier.POWER
+    assert says(report.cannot, "turn on DCGM_FI_PROF_SM_ACTIVE")
+    assert says(report.cannot, "Throttling")
+
+
+def test_utilization_alone_sizes_nothing() -> None:
+    """It says whether a kernel ran."""
+    report = report_of(basic(BUSY))
+    assert report.tier is Tier.BASIC
+    assert says(report.cannot, "How large a GPU is needed")
+
+
+def test_memory_alone_tells_no_rest() -> None:
+    """As on MIG instances without profiling."""
+    report = report_of({"DCGM_FI_DEV_FB_USED": 100})
+    assert (report.tier, report.devices) == (Tier.NONE, 1)
+    assert says(report.cannot, "Whether GPUs are idle")
+
+
+def test_an_unlabelled_estate_has_no_owners() -> None:
+    """Advice is by GPU then, and an operator is told what to turn on."""
+    assert says(report_of(BUSY, {}).cannot, OWNERLESS)
+    assert not says(report_of(BUSY, {"hpc_job": "4711"}).cannot, OWNERLESS)
+
+
+def test_broken_hardware_is_pointed_at() -> None:
+    """An Xid after which somebody must look."""
+    report = report_of({**BUSY, "DCGM_FI_DEV_XID_ERRORS": 79})
+    assert says(report.warnings, "Last Xid 79 on 1 of the GPUs: the GPU has fallen off the bus")
+    assert not report_of({**BUSY, "DCGM_FI_DEV_XID_ERRORS": 43}).warnings
+
+
+def test_series_without_a_uuid_are_left_out() -> None:
+    """An index names no GPU of an estate."""
+    past = EstatePast()
+    past.device([Phase(20, 24, BUSY)], UUID=gpu(0))
+    past.device([Phase(20, 24, BUSY)], gpu="0", Hostname="node-b")
+    with stored(past) as store:
+        assert says(probe(store, NOW, DAY).warnings, "Left out for want of a UUID: 1 series")
+
+
+def test_an_empty_store_has_no_devices() -> None:
+    """Nothing can be concluded, and nothing is."""
+    past = EstatePast()
+    past.series("up", {}, 1)
+    with stored(past) as store:
+        report = probe(store, NOW, DAY)
+        assert (report.devices, report.can, report.oldest) == (0, (), None)

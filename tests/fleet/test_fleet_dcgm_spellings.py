@@ -1,0 +1,128 @@
+"""One life of a GPU in the words of every dcgm-exporter: the same states and the same holder."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from dcgm_estate import BUSY, EMPTY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
+from rightsizer.domain.state import State
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.workload import WorkloadClass
+from rightsizer.fleet.column import Column
+from rightsizer.fleet.estate import Day, Estate
+from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+
+pytestmark = pytest.mark.prometheus
+
+PODS: Final = ("llm-7d4b9cf5f6-b2x4z", "llm-7d4b9cf5f6-q9w7t", "llm-68c8f4d7b9-k5m2n")
+"""Of one deployment; the third is of its next release."""
+SPELLINGS: Final = {
+    "current": (
+        {"UUID": "", "Hostname": "node-a", "modelName": "NVIDIA H100 80GB HBM3"},
+        ("pod", "namespace", "container"),
+    ),
+    "lowercase_host": (
+        {"UUID": "", "hostname": "node-a", "modelName": "NVIDIA H100 80GB HBM3"},
+        ("pod", "namespace", "container"),
+    ),
+    "honor_labels_off": (
+        {
+            "UUID": "",
+            "Hostname": "node-a",
+            "modelName": "NVIDIA H100 80GB HBM3",
+            "pod": "nvidia-dcgm-exporter-x2v4b",
+            "namespace": "gpu-operator",
+            "container": "nvidia-dcgm-exporter",
+            "job": "operator",
+        },
+        ("exported_pod", "exported_namespace", "exported_container"),
+    ),
+    "former": (
+        {"uuid": "", "Hostname": "node-a", "modelName": "NVIDIA H100 80GB HBM3"},
+        ("pod_name", "pod_namespace", "container_name"),
+    ),
+}
+
+
+def life(names: tuple[str, str, str]) -> list[Phase]:
+    """Busy under three pods, one after the other; then held by the last, then empty."""
+    pod, namespace, container = names
+    worked = [
+        Phase(first, last, BUSY, {pod: name, namespace: "chat", container: "engine"})
+        for first, last, name in ((0, 3, PODS[0]), (3, 6, PODS[1]), (6, 8, PODS[2]))
+    ]
+    rested = Phase(8, 16, HELD, worked[-1].labels)
+    return [*worked, rested, Phase(16, 24, EMPTY)]
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[PrometheusStore]:
+    """An estate of which each GPU is told of in another spelling."""
+    past = EstatePast()
+    for number, (labels, names) in enumerate(SPELLINGS.values()):
+        label = "UUID" if "UUID" in labels else "uuid"
+        past.device(
+            life(names), **{"instance": f"10.0.0.{number}:9400", **labels, label: gpu(number)}
+        )
+    with stored(past) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def looked(store: PrometheusStore) -> tuple[SourceReport, Estate, Day]:
+    """What the source makes of it."""
+    source, lookback = DcgmExporterSource(), Nanoseconds(DAY)
+    report = source.probe(store, NOW, lookback)
+    estate = source.estate(store, report, NOW, lookback)
+    return report, estate, source.day(store, report, list(estate.devices.values()), YESTERDAY)
+
+
+@pytest.mark.parametrize("number", range(len(SPELLINGS)), ids=SPELLINGS)
+def test_each_spelling_gives_the_same_states(
+    looked: tuple[SourceReport, Estate, Day], number: int
+) -> None:
+    """Eight hours at work, eight held idle, eight empty."""
+    track = looked[2].tracks[gpu(number)]
+    hours = {
+        state: sum(track.columns[Column.state(state)]) / 3600
+        for state in State
+        if state is not State.UNKNOWN
+    }
+    at_work = hours.pop(State.COMPUTE_BOUND)
+    held, empty = hours.pop(State.IDLE_HELD), hours.pop(State.IDLE_EMPTY)
+    assert (at_work, held, empty) == pytest.approx((8, 8, 8), abs=0.1)
+    assert sum(hours.values()) == pytest.approx(0, abs=0.1)
+
+
+@pytest.mark.parametrize("number", range(len(SPELLINGS)), ids=SPELLINGS)
+def test_pods_of_a_deployment_are_one_workload(
+    looked: tuple[SourceReport, Estate, Day], number: int
+) -> None:
+    """Three pods follow each other, and its history has no break in it."""
+    (run,) = looked[2].holdings[gpu(number)]
+    assert run.workload.key == "kubernetes:chat/llm"
+    assert run.workload.workload_class is WorkloadClass.SERVING
+    assert (run.first, run.last, run.share_ratio) == (0, 191, 1.0)
+
+
+@pytest.mark.parametrize("number", range(len(SPELLINGS)), ids=SPELLINGS)
+def test_each_spelling_gives_the_same_device(
+    looked: tuple[SourceReport, Estate, Day], number: int
+) -> None:
+    """Its board, its node and its memory."""
+    found = looked[1].devices[gpu(number)]
+    assert (found.device.board, found.node) == ("H100-SXM5-80GB", "node-a")
+    assert found.device.memory_total_bytes == pytest.approx(81_440 * 2**20)
+
+
+def test_the_probe_tells_what_is_there(looked: tuple[SourceReport, Estate, Day]) -> None:
+    """Devices, age, resolution and tier."""
+    report = looked[0]
+    assert (report.devices, str(report.tier)) == (len(SPELLINGS), "profiling")
+    assert report.resolution_seconds == pytest.approx(60, rel=0.05)
+    assert report.oldest is not None
+    assert report.oldest - YESTERDAY.start <= 2 * 3600 * 10**9

@@ -1,0 +1,136 @@
+"""A harvest goes on where it was broken off, and asks for less where the store allows less."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kept_estate import FIRST_DAY, MadeUp, NoStore, estate_device
+from readings import DAY, HOUR, workload
+from rightsizer.domain.errors import StoreError, StoreLimitError
+from rightsizer.fleet.harvest import Reading, harvest
+from rightsizer.fleet.plan import Plan, PlannedSource, plan_of
+from rightsizer.fleet.settings import FleetSettings, StoreSettings
+from rightsizer.fleet.shelf import Shelf
+from rightsizer.fleet.source import SourceReport
+
+NOW = (FIRST_DAY + 3) * DAY + 2 * HOUR
+DEVICES = tuple(estate_device(number) for number in range(5))
+HOLDERS = {"GPU-0": workload("a"), "GPU-1": workload("a"), "GPU-4": workload("b")}
+REPORT = SourceReport("rightsizer", devices=5, oldest=FIRST_DAY * DAY, resolution_seconds=30.0)
+SETTINGS = FleetSettings(
+    lookback_seconds=3 * 86400.0, store=StoreSettings(series_maximum=50), samples_maximum=100_000
+)
+"""Four devices in a shard: two shards a day."""
+
+
+def planned(shelf: Shelf, now: int = NOW) -> Plan:
+    """What is left to be read."""
+    return plan_of([PlannedSource(REPORT, DEVICES)], shelf.done, now, SETTINGS)
+
+
+def read(shelf: Shelf, source: MadeUp, workers: int = 1) -> list[tuple[int, int]]:
+    """Read what is left; the progress that was told."""
+    told: list[tuple[int, int]] = []
+    reading = Reading(NoStore, {"rightsizer": (source, REPORT)})
+    harvest(planned(shelf), shelf, reading, workers, lambda *each: told.append(each))
+    return told
+
+
+def kept(shelf: Shelf) -> tuple[list[tuple[object, ...]], ...]:
+    """All that is kept, byte by byte."""
+    with shelf.database.transaction() as connection:
+        return tuple(
+            connection.execute(query).fetchall()
+            for query in (
+                "SELECT uuid, day, source, step, data FROM track ORDER BY uuid, day",
+                "SELECT uuid, day, workload, first, last, share FROM holding ORDER BY uuid, day",
+                "SELECT * FROM done ORDER BY day, uuid",
+                "SELECT * FROM workload ORDER BY key",
+            )
+        )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple[object, ...]], ...]:
+    """What a run without any trouble keeps."""
+    with Shelf(tmp_path_factory.mktemp("undisturbed") / "fleet.db") as shelf:
+        told = read(shelf, MadeUp(HOLDERS))
+        assert told == [(done, 8) for done in range(9)]
+        return kept(shelf)
+
+
+@pytest.mark.parametrize("fails_at", range(8))
+def test_a_run_that_was_broken_off_goes_on(
+    tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...], fails_at: int
+) -> None:
+    """Wherever it was, the next one asks for the rest alone, and the same bytes are kept."""
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        with pytest.raises(StoreError, match="start it"):
+            read(shelf, MadeUp(HOLDERS, fails_at=fails_at))
+        assert len(kept(shelf)[2]) == sum([4, 1] * 4) - sum(([4, 1] * 4)[fails_at:])
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        again = MadeUp(HOLDERS)
+        read(shelf, again)
+        # Today is asked for again; whole days that were read are not.
+        assert len(again.asked) == 8 - max(0, fails_at - 2)
+        assert kept(shelf) == undisturbed
+
+
+def test_days_that_are_over_are_asked_for_once(tmp_path: Path) -> None:
+    """Only today is asked for again, and yesterday until its last samples are in."""
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        read(shelf, MadeUp(HOLDERS))
+        again = MadeUp(HOLDERS)
+        read(shelf, again)
+        assert {day for day, _ in again.asked} == {FIRST_DAY + 3}
+        tomorrow = planned(shelf, NOW + DAY)
+        assert {shard.grid.day for shard in tomorrow.shards} == {FIRST_DAY + 3, FIRST_DAY + 4}
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_halves_are_asked_for_where_the_store_allows_less(
+    tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...], most: int
+) -> None:
+    """What is kept is the same."""
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        read(shelf, MadeUp(HOLDERS, most=most))
+        assert kept(shelf) == undisturbed
+
+
+def test_a_store_that_allows_not_even_one_device_is_told(tmp_path: Path) -> None:
+    """There is nothing smaller to ask for."""
+    with Shelf(tmp_path / "fleet.db") as shelf, pytest.raises(StoreLimitError, match="fewer"):
+        read(shelf, MadeUp(HOLDERS, most=0))
+
+
+def test_several_processes_keep_the_same(
+    tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...]
+) -> None:
+    """Each has a store of its own; one writes."""
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        assert read(shelf, MadeUp(HOLDERS), workers=2)[-1] == (8, 8)
+        assert kept(shelf) == undisturbed
+
+
+@dataclass
+class AwayAt(MadeUp):
+    """Does not answer for one day."""
+
+    day_away: int = FIRST_DAY + 1
+
+    def day(self, store, report, devices, grid):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+        """As always, but for that day."""
+        if grid.day == self.day_away:
+            raise StoreError("store 'made-up': does not answer; start it")
+        return super().day(store, report, devices, grid)
+
+
+def test_an_error_in_another_process_is_told_with_what_was_done_kept(tmp_path: Path) -> None:
+    """As what it is: its message names the thing, the place and the remedy."""
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        with pytest.raises(StoreError, match="does not answer; start it"):
+            read(shelf, AwayAt(HOLDERS), workers=2)
+        days = {row[1] for row in kept(shelf)[2]}
+        assert FIRST_DAY + 3 in days
+        assert FIRST_DAY + 1 not in days

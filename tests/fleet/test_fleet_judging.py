@@ -1,0 +1,174 @@
+"""An estate is judged batch by batch, by as many processes as there are, with the same verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kept_estate import FIRST_DAY, MadeUp, NoStore, estate_device
+from readings import DAY, HOUR, MINUTE, workload
+from rightsizer.advice.rules import RULES
+from rightsizer.domain.finding import Case, Finding, FindingKind
+from rightsizer.domain.state import State
+from rightsizer.domain.workload import Workload, WorkloadClass
+from rightsizer.fleet.batch import Order, batches_of
+from rightsizer.fleet.estate_judging import spans_of
+from rightsizer.fleet.estate_parts import EstateParts
+from rightsizer.fleet.estate_view import view_of
+from rightsizer.fleet.harvest import Reading, harvest
+from rightsizer.fleet.judging import BatchVerdicts, Judging, judge_estate
+from rightsizer.fleet.measuring import Measuring
+from rightsizer.fleet.plan import PlannedSource, plan_of
+from rightsizer.fleet.roster import roster_of
+from rightsizer.fleet.settings import FleetSettings
+from rightsizer.fleet.shelf import Shelf
+from rightsizer.fleet.source import SourceReport
+
+NOW = (FIRST_DAY + 3) * DAY + 2 * HOUR
+DEVICES = {
+    each.device.uuid: each
+    for each in (estate_device(number, "h100" if number < 16 else "spare") for number in range(20))
+}
+LLAMA = workload("llama", WorkloadClass.SERVING)
+TRAIN = workload("train")
+HOLDERS: Mapping[str, Workload] = {
+    **{f"GPU-{number}": LLAMA for number in range(4)},
+    **{f"GPU-{number}": TRAIN for number in range(8, 16)},
+}
+STATES = {
+    **{f"GPU-{number}": State.IDLE_EMPTY for number in (4, 5, 6, 7, 16, 17, 18, 19)},
+    **{f"GPU-{number}": State.IDLE_HELD for number in range(4)},
+}
+"""The service holds four GPUs and does nothing; eight are nobody's; the job works."""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three days and two hours, kept."""
+    path = tmp_path_factory.mktemp("estate") / "fleet.db"
+    report = SourceReport("rightsizer", devices=20, oldest=FIRST_DAY * DAY)
+    sources = [PlannedSource(report, tuple(DEVICES.values()))]
+    source = MadeUp(HOLDERS, STATES)
+    settings = FleetSettings(lookback_seconds=3 * 86400.0, samples_maximum=100_000)
+    with Shelf(path) as shelf:
+        plan = plan_of(sources, shelf.done, NOW, settings)
+        harvest(plan, shelf, Reading(NoStore, {"rightsizer": (source, report)}))
+    return path
+
+
+def order(path: Path) -> Order:
+    """The whole estate."""
+    with Shelf(path, read_only=True) as shelf:
+        rows = shelf.holdings(FIRST_DAY, FIRST_DAY + 3)
+        roster = roster_of(DEVICES, rows, NOW, 10 * MINUTE)
+        return Order(roster, DEVICES, shelf.workloads(), FIRST_DAY, NOW)
+
+
+def judged(path: Path, workers: int = 1, **facts: object) -> BatchVerdicts:
+    """All of it."""
+    spans = (3 * DAY, DAY)
+    judging = Judging(path, spans=spans, **facts)  # type: ignore[arg-type]
+    return judge_estate(judging, order(path), workers)
+
+
+def test_planted_faults_are_found_and_nothing_else(path: Path) -> None:
+    """The service's GPUs idle, and those that nobody holds; the job is well."""
+    found = judged(path)
+    idle = {each.key for each in found.judgements if each.finding.finding is FindingKind.IDLE}
+    assert idle == {LLAMA.key, *(f"GPU-{number}" for number in (4, 5, 6, 7, 16, 17, 18, 19))}
+    assert not [each for each in found.judgements if each.key == TRAIN.key]
+    assert all(each.may_open for each in found.judgements if each.key == LLAMA.key)
+    assert found.faults == []
+
+
+def test_every_verdict_is_counted(path: Path) -> None:
+    """Those that are not kept, too; all are kept where that is asked for."""
+    few, all_of_them = judged(path), judged(path, keeps_all=True)
+    assert few.tallies == all_of_them.tallies
+    assert few.tallies.total() == len(all_of_them.judgements) == 10 * len(RULES)
+    assert len(few.judgements) < len(all_of_them.judgements)
+
+
+def test_what_is_open_is_judged_though_it_is_well(path: Path) -> None:
+    """Otherwise nobody would hear that it is over."""
+    found = judged(path, open_now=frozenset({(TRAIN.key, "idle")}))
+    (judgement,) = [each for each in found.judgements if each.key == TRAIN.key]
+    assert judgement.still_holds is False
+
+
+def test_several_processes_come_to_the_same(path: Path) -> None:
+    """In the same order."""
+    one, two = judged(path), judged(path, workers=2)
+    assert [each.finding for each in one.judgements] == [each.finding for each in two.judgements]
+    assert view_of(one.parts, DAY, NOW) == view_of(two.parts, DAY, NOW)
+
+
+def test_a_batch_has_whole_workloads(path: Path) -> None:
+    """And every device of the estate is in exactly one."""
+    orders = list(batches_of(order(path), devices=5))
+    assert sorted(uuid for each in orders for uuid in each.devices) == sorted(DEVICES)
+    assert [key for each in orders for key in each.keys] == sorted(order(path).roster.present)
+
+
+def _raises(case: Case, settings: object, market: object) -> Finding:
+    raise ZeroDivisionError(case.key)
+
+
+def test_a_rule_that_raises_costs_its_own_verdicts_alone(path: Path) -> None:
+    """It is told with the workload, whichever process it happened in."""
+    broken = replace(RULES[0], judge_with=_raises)
+    found = judged(path, workers=2, rules=(broken, *RULES[1:]))
+    assert len(found.faults) == 10
+    assert found.faults[0].rule == RULES[0].name
+    assert "ZeroDivisionError" in found.faults[0].error
+    assert found.tallies.total() == 10 * len(RULES)
+
+
+def test_pools_are_summed_over_their_nodes(path: Path) -> None:
+    """By the hour: how many GPUs there are, who holds them, and what is free where."""
+    view = view_of(judged(path).parts, DAY, NOW)
+    pool, spare = view.pools
+    assert (pool.name, spare.name) == ("h100", "spare")
+    assert pool.size_by_node == {"node-0": 8, "node-1": 8}
+    assert pool.free_by_node == {"node-0": 4}
+    assert list(pool.held.values) == list(pool.held_peak.values) == [12.0] * 24
+    assert list(pool.present.values) == [16.0] * 24
+    assert list(pool.active.values) == [8.0] * 24
+    assert list(pool.node_free["node-0"].values) == [4.0] * 24
+    assert list(spare.held.values) == [0.0] * 24
+    assert spare.board == "H100-SXM5-80GB"
+    assert view.coverage_ratio == 1.0
+
+
+def test_workloads_are_seen_by_the_hour(path: Path) -> None:
+    """In GPUs' worth, on the nodes where they are."""
+    llama, train = view_of(judged(path).parts, 3 * DAY, NOW).workloads
+    assert (llama.case.key, train.case.key) == (LLAMA.key, TRAIN.key)
+    assert train.nodes == {"node-1": 8}
+    assert train.pool == "h100"
+    assert len(train.busy.values) == 72
+    expected = sum(0.3 + number % 7 / 10 for number in range(8, 16))
+    assert [value for value in train.busy.values if value is not None] == pytest.approx(
+        [expected] * 72, rel=1e-3
+    )
+    assert train.case.provisioning[0].active_seconds == pytest.approx(3 * 86400.0)
+
+
+def test_parts_of_no_batch_are_an_empty_estate() -> None:
+    """An estate without devices has no pools, and nothing of it is known."""
+    view = view_of(EstateParts(), DAY, NOW)
+    assert (view.pools, view.workloads, view.coverage_ratio) == ((), (), 0.0)
+    assert spans_of(()) == ()
+
+
+def test_who_is_asked_about_is_measured_beside_peers(path: Path) -> None:
+    """And nobody where nobody is asked about."""
+    with Shelf(path, read_only=True) as shelf:
+        found = Measuring(shelf, order(path), [LLAMA.key, "slurm/gone"])(DAY)
+        assert set(found) == {LLAMA.key, TRAIN.key}
+        assert found[LLAMA.key].gpus == 4.0
+        assert found[LLAMA.key].waste_ratio == pytest.approx(1.0)
+        assert Measuring(shelf, order(path), ())(DAY) == {}

@@ -1,0 +1,150 @@
+"""Owners, pools, teams and waiting pods by kube-state-metrics, and without it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from dcgm_estate import BUSY, HOUR, NOW, EstatePast, Phase, gpu, stored
+from rightsizer.domain.pod_owner import owner_of_pod
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.domain.workload import WorkloadClass
+from rightsizer.fleet.estate import Estate
+from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.fleet.sources.kubernetes import KubernetesState
+from rightsizer.fleet.sources.kubernetes_owners import KubernetesOwners, workload_of
+from rightsizer.fleet.sources.kubernetes_series import Pod, Span
+
+pytestmark = pytest.mark.prometheus
+
+SPAN: Final = Span(NOW, DAY)
+OWNED: Final = {
+    # Pod: what kube-state-metrics says of it, the workload's name, its class.
+    "llm-7d4b9cf5f6-b2x4z": ("ReplicaSet", "llm-7d4b9cf5f6", "llm", WorkloadClass.SERVING),
+    "nightly-29384720-x5k2m": ("Job", "nightly-29384720", "nightly", WorkloadClass.BATCH),
+    "tune-x5k2m": ("Job", "tune", "tune", WorkloadClass.BATCH),
+    "gpt-worker-0": ("PyTorchJob", "gpt", "gpt", WorkloadClass.BATCH),
+    "llama-2": ("StatefulSet", "llama", "llama-2", WorkloadClass.UNKNOWN),
+    "lonely": ("<none>", "<none>", "lonely", WorkloadClass.UNKNOWN),
+    "probe-b2x4z": ("DaemonSet", "probe", "probe", WorkloadClass.UNKNOWN),
+}
+
+
+def told_of(past: EstatePast, pod: str, exported: str = "") -> None:
+    """What kube-state-metrics says of who made a pod."""
+    kind, name = OWNED[pod][:2]
+    names = {f"{exported}namespace": "chat", f"{exported}pod": pod}
+    if exported:
+        names |= {"namespace": "monitoring", "pod": "kube-state-metrics-0"}
+    past.series(
+        "kube_pod_owner",
+        {**names, "owner_kind": kind, "owner_name": name, "owner_is_controller": "true"},
+        1,
+    )
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[PrometheusStore]:
+    """A cluster with a pod of each kind of owner, and two that wait."""
+    past = EstatePast(interval_seconds=120)
+    for number, pod in enumerate(OWNED):
+        told_of(past, pod, "exported_" if number % 2 else "")
+        labels = {"UUID": gpu(number), "Hostname": f"node-{number % 2}.example.org"}
+        past.device(
+            [Phase(20, 24, BUSY, {"pod": pod, "namespace": "chat", "container": "main"})],
+            modelName="NVIDIA H100 80GB HBM3",
+            **labels,
+        )
+    chat = {"namespace": "chat", "owner_is_controller": "true"}
+    past.series(
+        "kube_replicaset_owner",
+        {**chat, "replicaset": "llm-7d4b9cf5f6", "owner_kind": "Deployment", "owner_name": "llm"},
+        1,
+    )
+    past.series(
+        "kube_job_owner",
+        {**chat, "job_name": "nightly-29384720", "owner_kind": "CronJob", "owner_name": "nightly"},
+        1,
+    )
+    past.series("kube_node_labels", {"node": "node-0", "label_node_pool": "large"}, 1)
+    past.series("kube_pod_labels", {"namespace": "chat", "pod": "llama-2", "label_team": "apes"}, 1)
+    past.series("kube_namespace_labels", {"namespace": "chat", "label_team": "talkers"}, 1)
+    waits(past)
+    with stored(past) as found:
+        yield found
+
+
+def waits(past: EstatePast) -> None:
+    """Two pods of one deployment that wait for two GPUs and a seventh, and one that runs."""
+    created = NOW // NANOSECONDS_PER_SECOND - HOUR
+    for pod, phase, resource, count in (
+        ("wait-7d4b9cf5f6-b2x4z", "Pending", "nvidia_com_gpu", 2),
+        ("wait-7d4b9cf5f6-c2x4z", "Pending", "nvidia_com_mig_1g_10gb", 1),
+        ("llama-2", "Running", "nvidia_com_gpu", 1),
+    ):
+        name = {"namespace": "chat", "pod": pod}
+        past.series("kube_pod_status_phase", {**name, "phase": phase}, 1, 22)
+        past.series("kube_pod_created", name, created, 22)
+        for replica in ("a", "b"):
+            requested = {**name, "container": "main", "resource": resource, "replica": replica}
+            past.series("kube_pod_container_resource_requests", requested, count, 22)
+
+
+@pytest.fixture(scope="module")
+def enriched(store: PrometheusStore) -> Estate:
+    """The estate with all that Kubernetes knows."""
+    source = DcgmExporterSource()
+    report = source.probe(store, NOW, DAY)
+    return KubernetesState().enrich(store, source.estate(store, report, NOW, DAY), NOW)
+
+
+@pytest.mark.parametrize("pod", OWNED)
+def test_pods_belong_to_who_made_them(store: PrometheusStore, pod: str) -> None:
+    """Through replica sets and jobs, however the series were scraped."""
+    name = Pod("chat", pod)
+    owner = KubernetesOwners().of(store, [name], SPAN)[name]
+    assert (owner.name, owner.workload_class) == OWNED[pod][2:]
+
+
+@pytest.mark.parametrize("pod", OWNED)
+def test_keys_are_those_of_an_agent(store: PrometheusStore, pod: str) -> None:
+    """Who knows the pod's name alone finds the same workload."""
+    name = Pod("chat", pod)
+    known = workload_of(name, KubernetesOwners().of(store, [name], SPAN)[name])
+    assert known.key == workload_of(name, owner_of_pod(pod)).key
+
+
+def test_who_is_unknown_goes_by_name(store: PrometheusStore) -> None:
+    """A pod that kube-state-metrics never saw."""
+    name = Pod("other", "mistral-7d4b9cf5f6-b2x4z")
+    assert KubernetesOwners().of(store, [name], SPAN)[name].name == "mistral"
+
+
+def test_nodes_are_in_pools(enriched: Estate) -> None:
+    """By a label of theirs, with a domain in their name or not; the others by their board."""
+    pools = {each.node: each.pool for each in enriched.devices.values()}
+    assert pools == {"node-0.example.org": "large", "node-1.example.org": "H100-SXM5-80GB"}
+
+
+def test_teams_answer_for_workloads(enriched: Estate) -> None:
+    """The pod's own label goes before its namespace's."""
+    assert enriched.teams["kubernetes:chat/llama-2"] == "apes"
+    assert enriched.teams["kubernetes:chat/llm"] == "talkers"
+
+
+def test_pods_that_wait_are_counted_once(enriched: Estate) -> None:
+    """Two pods of one workload, told of by two replicas; an instance is a part of a GPU."""
+    (waiting,) = enriched.waiting
+    assert waiting.key == "kubernetes:chat/wait"
+    assert waiting.gpus == pytest.approx(2 + 1 / 7)
+    assert waiting.since_seconds == pytest.approx(HOUR)
+
+
+def test_the_probe_says_what_kubernetes_tells(store: PrometheusStore) -> None:
+    """And that nothing is claimed where its metrics are not."""
+    report = KubernetesState().probe(store, NOW)
+    assert len(report.can) == 3
+    assert not report.warnings
+    assert KubernetesState().probe(store, NOW - 3 * DAY).metrics == frozenset()

@@ -1,0 +1,193 @@
+"""Packing small loads onto GPUs, with and without walls; and making room for a job."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.fleet.defragmentation import Resident, is_fragmented, room_for
+from rightsizer.fleet.mig_packing import Tenant, slice_up
+from rightsizer.fleet.packing import HourlyLoad, PackingLimits, pack
+from rightsizer.sizing.slices import Need
+
+LIMITS = PackingLimits()
+HOURS = 6
+BOARDS = [board for board in built_in().boards.values() if board.mig_profiles]
+
+ratios = st.floats(0.0, 1.2, allow_nan=False)
+columns = st.lists(ratios, min_size=HOURS, max_size=HOURS)
+load_lists = st.lists(st.tuples(columns, columns), max_size=12).map(
+    lambda found: [HourlyLoad(f"w{at}", *each) for at, each in enumerate(found)]
+)
+
+
+def load(key: str, compute: Sequence[float], memory: float = 0.1) -> HourlyLoad:
+    """A load that holds as much memory all the time."""
+    return HourlyLoad(key, compute, [memory] * len(compute))
+
+
+def test_loads_that_take_turns_fit_where_their_peaks_would_not() -> None:
+    """Sums are of the same hours, never of peaks."""
+    packed = pack([load("day", [0.8, 0.0]), load("night", [0.0, 0.8])], LIMITS)
+    assert packed.bins == (("day", "night"),)
+    assert packed.freed == 1
+    together = pack([load("one", [0.8, 0.0]), load("two", [0.8, 0.0])], LIMITS)
+    assert together.freed == 0
+    assert together.at_least == 2
+
+
+def test_memory_is_a_limit_of_its_own() -> None:
+    """Nearly no compute, and more memory than there is."""
+    assert pack([load("a", [0.1], 0.5), load("b", [0.1], 0.5)], LIMITS).freed == 0
+    assert pack([load("a", [0.1], 0.45), load("b", [0.1], 0.45)], LIMITS).freed == 1
+
+
+def test_no_more_are_put_together_than_may_fall_together() -> None:
+    """A fault of one may end them all."""
+    packed = pack([load(f"w{at}", [0.01], 0.01) for at in range(9)], LIMITS)
+    assert [len(each) for each in packed.bins] == [4, 4, 1]
+    assert packed.at_least == 3
+
+
+@given(load_lists)
+def test_no_gpu_is_beyond_its_limits_and_nobody_is_placed_twice(loads: list[HourlyLoad]) -> None:
+    """Unless a load is beyond them by itself, which stays alone."""
+    packed = pack(loads, LIMITS)
+    placed = [key for each in packed.bins for key in each]
+    assert sorted(placed) == sorted(each.key for each in loads)
+    by_key = {each.key: each for each in loads}
+    for keys in packed.bins:
+        members = [by_key[key] for key in keys]
+        if len(members) > 1:
+            assert len(members) <= LIMITS.most_together
+            for hour in range(HOURS):
+                assert sum(each.compute[hour] for each in members) <= 0.9 + 1e-9
+                assert sum(each.memory[hour] for each in members) <= 0.9 + 1e-9
+
+
+@given(load_lists)
+def test_no_arrangement_goes_below_the_bound(loads: list[HourlyLoad]) -> None:
+    """Nor does this one."""
+    packed = pack(loads, LIMITS)
+    assert packed.at_least <= len(packed.bins) <= len(loads)
+    assert packed.freed == len(loads) - len(packed.bins)
+
+
+@given(load_lists, st.randoms())
+def test_the_order_of_loads_is_none_of_the_plan(loads: list[HourlyLoad], random: object) -> None:
+    """Permuting them changes nothing."""
+    shuffled = list(loads)
+    random.shuffle(shuffled)  # type: ignore[attr-defined] # A Random.
+    assert pack(shuffled, LIMITS) == pack(loads, LIMITS)
+
+
+@given(load_lists, st.integers(0, HOURS - 1), st.floats(0.0, 0.5))
+def test_more_load_never_lowers_the_bound(loads: list[HourlyLoad], hour: int, more: float) -> None:
+    """What must be there for less must be there for more."""
+    small = [each for each in loads if each.size <= 0.4]
+    risen = [
+        HourlyLoad(
+            each.key,
+            [value + more * (at == hour) for at, value in enumerate(each.compute)],
+            each.memory,
+        )
+        for each in small
+    ]
+    assert pack(risen, LIMITS).at_least >= pack(small, LIMITS).at_least
+
+
+@given(
+    st.sampled_from(BOARDS),
+    st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(0.01, 1.0)), max_size=20),
+)
+def test_slices_never_take_more_than_a_gpu_has(
+    board: object, needs: list[tuple[float, float]]
+) -> None:
+    """Sevenths of the compute, eighths of the memory, and as many of a kind as there may be."""
+    tenants = [
+        Tenant(f"w{at}", Need(compute, memory, 0.0)) for at, (compute, memory) in enumerate(needs)
+    ]
+    found = slice_up(tenants, board)  # type: ignore[arg-type] # A board.
+    profiles = {each.name: each for each in board.mig_profiles}  # type: ignore[attr-defined]
+    wanted = {each.key: each.need for each in tenants}
+    placed = [key for gpu in found for key, _ in gpu.slices]
+    assert len(placed) == len(set(placed))
+    for gpu in found:
+        chosen = [profiles[name] for _, name in gpu.slices]
+        assert len(chosen) > 1
+        assert sum(each.compute_share for each in chosen) <= 1.01
+        assert sum(each.memory_share for each in chosen) <= 1.01
+        for key, name in gpu.slices:
+            assert wanted[key].compute_ratio <= profiles[name].compute_share
+            assert wanted[key].memory_ratio <= profiles[name].memory_share
+
+
+def test_seven_small_slices_fill_a_gpu() -> None:
+    """The catalogue's rounded sevenths still sum to one GPU."""
+    board = built_in().boards["H100-SXM5-80GB"]
+    tenants = [Tenant(f"w{at}", Need(0.1, 0.1, 0.05)) for at in range(8)]
+    (gpu,) = slice_up(tenants, board)
+    assert [profile for _, profile in gpu.slices] == ["1g.10gb"] * 7
+
+
+def test_nothing_that_talks_over_nvlink_is_cut() -> None:
+    """There is no NVLink inside MIG."""
+    board = built_in().boards["H100-SXM5-80GB"]
+    tenants = [Tenant(f"w{at}", Need(0.1, 0.1, 0.05, uses_nvlink=True)) for at in range(2)]
+    assert slice_up(tenants, board) == ()
+
+
+def test_the_fewest_moves_make_room() -> None:
+    """One piece of two is moved rather than two of one."""
+    residents = {
+        "a": [Resident(1, "a1"), Resident(1, "a2")],
+        "b": [Resident(2, "b1")],
+        "c": [Resident(6, "c1")],
+    }
+    found = room_for(4, {"a": 2, "b": 2, "c": 2}, residents)
+    assert found is not None
+    assert found.node == "b"
+    assert [(each.key, each.target) for each in found.moves] == [("b1", "a")]
+
+
+def test_what_has_nowhere_to_go_is_not_moved() -> None:
+    """All that is on the nodes is larger than any hole."""
+    residents = {"a": [Resident(4, "a1")], "b": [Resident(4, "b1")]}
+    assert room_for(4, {"a": 2, "b": 2}, residents) is None
+    assert room_for(4, {"a": 2, "b": 2}, {}) is None
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 7), min_size=2),
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 4)), max_size=10),
+    st.integers(2, 8),
+)
+def test_moves_leave_room_and_overfill_nobody(
+    free: dict[str, int], placed: list[tuple[str, int]], wanted: int
+) -> None:
+    """After them the node has what is wanted, and no other less than nothing."""
+    residents: dict[str, list[Resident]] = {}
+    for at, (node, gpus) in enumerate(placed):
+        residents.setdefault(node, []).append(Resident(gpus, f"w{at}"))
+    if not is_fragmented(free, wanted):
+        return
+    found = room_for(wanted, free, residents)
+    if found is None:
+        return
+    left = dict(free)
+    for move in found.moves:
+        left[move.source] += move.gpus
+        left[move.target] -= move.gpus
+    assert left[found.node] >= wanted
+    assert min(left.values()) >= 0
+    assert len({each.key for each in found.moves}) == len(found.moves)
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"), [({"a": 4, "b": 0}, False), ({"a": 2, "b": 2}, True), ({"a": 1}, False)]
+)
+def test_scattered_is_enough_in_all_and_not_on_one(free: dict[str, int], *, expected: bool) -> None:
+    """Too few in all is no scatter."""
+    assert is_fragmented(free, 4) is expected

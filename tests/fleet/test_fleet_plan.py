@@ -1,0 +1,108 @@
+"""The plan asks for what is not kept, as finely as it may, in questions that a store can answer."""
+
+from collections.abc import Mapping, Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kept_estate import FIRST_DAY, estate_device
+from readings import DAY, HOUR, MINUTE
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP
+from rightsizer.fleet.plan import Effort, Plan, PlannedSource, plan_of
+from rightsizer.fleet.settings import FleetSettings, StoreSettings
+from rightsizer.fleet.shelf import Done
+from rightsizer.fleet.source import SourceReport
+
+NOW: Nanoseconds = (FIRST_DAY + 14) * DAY + 10 * HOUR
+DEVICES = tuple(estate_device(number) for number in range(20))
+
+
+def nothing(source: str, days: Sequence[int]) -> Mapping[tuple[int, str], Done]:
+    """Nothing is kept."""
+    del source, days
+    return {}
+
+
+def source(resolution: float = 30.0, oldest: Nanoseconds | None = 0) -> PlannedSource:
+    """Twenty GPUs."""
+    report = SourceReport("rightsizer", oldest=oldest, resolution_seconds=resolution)
+    return PlannedSource(report, DEVICES, Effort(columns=10, queries=5))
+
+
+def plan(
+    now: Nanoseconds = NOW,
+    done: Mapping[tuple[int, str], Done] | None = None,
+    one: PlannedSource | None = None,
+    **facts: float,
+) -> Plan:
+    """With settings as they are, but for some."""
+    found = nothing if done is None else lambda *_: done
+    return plan_of([one or source()], found, now, FleetSettings(**facts))  # type: ignore[arg-type]
+
+
+def test_all_days_are_read_finely_where_that_is_little() -> None:
+    """Newest first, so that a run that is broken off has what matters."""
+    found = plan()
+    assert found.fine_days == tuple(range(FIRST_DAY, FIRST_DAY + 15))
+    assert found.coarse_days == ()
+    assert [shard.grid.day for shard in found.shards] == sorted(found.fine_days, reverse=True)
+    assert found.samples == 20 * 10 * (14 * 288 + 120)
+    assert found.queries == 15 * 5
+
+
+def test_old_days_are_read_by_the_hour_where_it_is_much() -> None:
+    """The last day is read by five minutes whatever that takes."""
+    found = plan(samples_maximum=100_000)
+    assert found.fine_days == (FIRST_DAY + 13, FIRST_DAY + 14)
+    assert {shard.grid.step for shard in found.shards[2:]} == {COARSE_STEP}
+    more = plan(samples_maximum=300_000)
+    assert len(found.fine_days) < len(more.fine_days) < 15
+
+
+@given(st.integers(100_000, 2_000_000))
+@settings(max_examples=30, deadline=None)
+def test_more_is_never_asked_for_than_is_allowed_beyond_the_last_day(most: int) -> None:
+    """A day more by five minutes is taken only where all of it fits."""
+    found = plan(samples_maximum=most)
+    assert len(found.fine_days) == 2 or found.samples <= most
+
+
+def test_what_is_sampled_seldom_is_read_by_the_hour() -> None:
+    """Five minutes with a single sample say nothing."""
+    found = plan(one=source(resolution=300.0))
+    assert {shard.grid.step for shard in found.shards} == {COARSE_STEP}
+
+
+def test_days_before_the_first_sample_are_not_asked_for() -> None:
+    """A store keeps what it keeps."""
+    found = plan(one=source(oldest=NOW - 2 * DAY))
+    assert [shard.grid.day - FIRST_DAY for shard in found.shards] == [14, 13, 12]
+    assert plan(one=source(oldest=None)).shards == ()
+
+
+def test_shards_hold_as_many_devices_as_a_query_may_bring() -> None:
+    """By nodes, so that what is asked for has few names."""
+    settings = FleetSettings(store=StoreSettings(series_maximum=110))
+    found = plan_of([source()], nothing, NOW, settings)
+    today = [shard for shard in found.shards if shard.grid.day == FIRST_DAY + 14]
+    assert [len(shard.devices) for shard in today] == [10, 10]
+    assert [device.node for device in today[0].devices] == ["node-0"] * 8 + ["node-1"] * 2
+
+
+def test_a_day_is_asked_for_until_its_last_samples_are_in() -> None:
+    """What was read of it while it lasted is read again, and after that never."""
+    number, end = FIRST_DAY + 13, (FIRST_DAY + 14) * DAY
+    early = {(number, each.device.uuid): Done(FINE_STEP, end + MINUTE) for each in DEVICES}
+    late = {(number, each.device.uuid): Done(COARSE_STEP, end + HOUR) for each in DEVICES[:15]}
+    assert number in {shard.grid.day for shard in plan(done=early).shards}
+    found = plan(done=early | late)
+    (left,) = [shard for shard in found.shards if shard.grid.day == number]
+    assert {each.device.uuid for each in left.devices} == {f"GPU-{n}" for n in range(15, 20)}
+    assert (found.kept, found.wanted) == (15, 15 * 20)
+
+
+def test_a_day_that_has_hardly_begun_waits() -> None:
+    """Nothing is over yet that could be asked for."""
+    found = plan(now=(FIRST_DAY + 14) * DAY + MINUTE)
+    assert max(shard.grid.day for shard in found.shards) == FIRST_DAY + 13

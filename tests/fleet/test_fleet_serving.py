@@ -1,0 +1,103 @@
+"""Devices are short where the engines on them have requests waiting, and only while full."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pytest
+
+from dcgm_estate import BUSY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
+from rightsizer.domain.state import Condition, Resource
+from rightsizer.fleet.column import Column
+from rightsizer.fleet.estate import Day
+from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.fleet.sources.serving import ServingMetrics
+
+pytestmark = pytest.mark.prometheus
+
+FULL: Final = {
+    **BUSY,
+    "DCGM_FI_PROF_SM_ACTIVE": 0.99,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.8,
+    "DCGM_FI_DEV_FB_USED": 80_400,
+    "DCGM_FI_DEV_FB_FREE": 1_000,
+}
+ENGINES: Final[tuple[tuple[str, Mapping[str, float], float], ...]] = (
+    # Pod, what its engine tells from hour 6 to hour 12, hours of pressure.
+    ("vllm-0", {"vllm:num_requests_waiting": 12, "vllm:kv_cache_usage_perc": 0.5}, 6),
+    ("cache-0", {"vllm:num_requests_waiting": 0, "vllm:gpu_cache_usage_perc": 0.97}, 6),
+    ("tgi-0", {"tgi_queue_size": 3}, 6),
+    ("triton-0", {"nv_inference_pending_request_count": 5}, 6),
+    ("calm-0", {"vllm:num_requests_waiting": 0, "vllm:kv_cache_usage_perc": 0.3}, 0),
+)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[PrometheusStore]:
+    """An engine of each kind on a device of its own, and one whose device rests."""
+    past = EstatePast()
+    for number, (pod, told, _) in enumerate((*ENGINES, ("rests-0", {"tgi_queue_size": 9}, 0))):
+        held = {"pod": pod, "namespace": "chat", "container": "engine"}
+        values = HELD if pod == "rests-0" else FULL
+        past.device(
+            [Phase(0, 24, values, held)], UUID=gpu(number), modelName="NVIDIA H100 80GB HBM3"
+        )
+        for name, value in told.items():
+            for replica in ("a", "b"):
+                labels = {"pod": pod, "namespace": "chat", "model_name": "m", "replica": replica}
+                past.series(name, labels, 0, 0, 6)
+                past.series(name, labels, value, 6, 12)
+                past.series(name, labels, 0, 12, 24)
+    with stored(past) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def day(store: PrometheusStore) -> Day:
+    """What the source makes of it."""
+    source = DcgmExporterSource()
+    report = source.probe(store, NOW, DAY)
+    devices = list(source.estate(store, report, NOW, DAY).devices.values())
+    return source.day(store, report, devices, YESTERDAY)
+
+
+def hours(day: Day, number: int, column: Column) -> float:
+    """Hours in a column, none where it is not there."""
+    return sum(day.tracks[gpu(number)].columns.get(column, ())) / 3600
+
+
+@pytest.mark.parametrize("number", range(len(ENGINES)), ids=[each[0] for each in ENGINES])
+def test_pressure_is_where_requests_wait(day: Day, number: int) -> None:
+    """While the device is full, and its engine's users wait for it."""
+    pressed = hours(day, number, Column.pressed(Resource.COMPUTE))
+    assert pressed == pytest.approx(ENGINES[number][2], abs=0.1)
+
+
+def test_a_device_at_rest_is_not_short(day: Day) -> None:
+    """Whatever queues, it is not for this."""
+    assert hours(day, len(ENGINES), Column.pressed(Resource.COMPUTE)) == 0
+
+
+def test_memory_that_an_engine_takes_says_nothing(day: Day) -> None:
+    """Engines take all of it at the start."""
+    assert hours(day, 0, Column.condition(Condition.NEAR_OUT_OF_MEMORY)) == 0
+    assert hours(day, 0, Column.pressed(Resource.MEMORY)) == 0
+
+
+def test_the_probe_finds_engines(store: PrometheusStore) -> None:
+    """By their names, and nothing where there are none."""
+    report = ServingMetrics().probe(store, NOW)
+    assert {"tgi_queue_size", "vllm:num_requests_waiting"} <= report.metrics
+    assert len(report.can) == 1
+    assert ServingMetrics().probe(store, NOW - 3 * DAY).can == ()
+
+
+def test_an_engine_without_a_pod_is_not_joined() -> None:
+    """And an operator is told so."""
+    past = EstatePast()
+    past.series("tgi_queue_size", {"instance": "10.0.0.1:80"}, 3)
+    with stored(past) as store:
+        report = ServingMetrics().probe(store, NOW)
+        assert report.can == ()
+        assert "cannot be joined to GPUs" in report.cannot[0]

@@ -1,0 +1,125 @@
+"""The shelf keeps a shard's day whole or not at all, and gives up what is broken or old."""
+
+from pathlib import Path
+
+import pytest
+
+from kept_estate import FIRST_DAY, track
+from readings import workload
+from rightsizer.domain.errors import HistoryError
+from rightsizer.fleet.estate import Day, Held
+from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.shelf import Done, PackedDay, Shelf
+from rightsizer.fleet.track_form import encode
+
+JOB = workload("job")
+UUIDS = ("GPU-0", "GPU-1")
+
+
+def day_of(
+    number: int = FIRST_DAY, step: int = COARSE_STEP, source: str = "rightsizer"
+) -> PackedDay:
+    """Two GPUs, one of which a job holds for half of the day."""
+    grid = Grid(number, step)
+    return PackedDay.of(
+        source,
+        grid,
+        UUIDS,
+        grid.end,
+        Day(
+            {f"GPU-{each}": track(each, number, step) for each in (0, 1)},
+            {"GPU-0": (Held(JOB, 0, grid.count // 2 - 1, 0.5),)},
+        ),
+    )
+
+
+def test_a_day_comes_back_with_who_held_it(tmp_path: Path) -> None:
+    """Tracks, holdings, workloads and the mark that it was read."""
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        shelf.put(day_of())
+        found = shelf.sheets(UUIDS, FIRST_DAY, FIRST_DAY)
+        (row,) = shelf.holdings(FIRST_DAY, FIRST_DAY)
+        assert encode(found["GPU-1"][0].sheet.track("GPU-1")) == encode(track(1, FIRST_DAY))
+        assert (row.uuid, row.workload, row.share_ratio) == ("GPU-0", JOB.key, 0.5)
+        assert (row.start, row.end) == (
+            Grid(FIRST_DAY, COARSE_STEP).start,
+            row.start + 12 * COARSE_STEP,
+        )
+        assert shelf.workloads() == {JOB.key: JOB}
+        until = Grid(FIRST_DAY, COARSE_STEP).end
+        done = shelf.done("rightsizer", [FIRST_DAY])
+        assert done == {(FIRST_DAY, uuid): Done(COARSE_STEP, until) for uuid in UUIDS}
+
+
+def test_a_day_that_is_kept_again_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    """Nothing is there twice, whichever step it was read by."""
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        shelf.put(day_of())
+        shelf.put(day_of(step=FINE_STEP))
+        (kept,) = shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
+        assert kept.sheet.grid.step == FINE_STEP
+        assert len(shelf.holdings(FIRST_DAY, FIRST_DAY)) == 1
+
+
+def test_a_day_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
+    """Neither its tracks nor its mark."""
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        shelf.put(day_of())
+        broken = day_of(step=FINE_STEP)
+        half = PackedDay(
+            broken.source,
+            broken.grid,
+            broken.uuids,
+            broken.until,
+            {"GPU-0": broken.tracks["GPU-0"], "GPU-1": None},  # type: ignore[dict-item]
+            broken.holdings,
+        )
+        with pytest.raises(HistoryError):
+            shelf.put(half)
+        (kept,) = shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
+        assert kept.sheet.grid.step == COARSE_STEP
+        assert shelf.done("rightsizer", [FIRST_DAY])[FIRST_DAY, "GPU-0"].step == COARSE_STEP
+
+
+def test_others_look_on_while_one_writes(tmp_path: Path) -> None:
+    """A reader sees what was kept meanwhile; a second writer is refused."""
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        shelf.put(day_of())
+        with Shelf(tmp_path / "fleet.db", read_only=True) as reader:
+            shelf.put(day_of(FIRST_DAY + 1))
+            assert len(reader.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]) == 2
+        with pytest.raises(HistoryError):
+            Shelf(tmp_path / "fleet.db")
+
+
+def test_a_broken_file_is_set_aside(tmp_path: Path) -> None:
+    """All can be read anew, so that work goes on with an empty one."""
+    path = tmp_path / "fleet.db"
+    path.write_bytes(b"no database " * 1000)
+    with Shelf(path) as shelf:
+        assert shelf.database.set_aside is not None
+        shelf.put(day_of())
+        assert shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY)
+
+
+def test_a_row_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    """What it told counts as unknown; the other days stay."""
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        shelf.put(day_of())
+        shelf.put(day_of(FIRST_DAY + 1))
+        with shelf.database.transaction() as connection:
+            connection.execute("UPDATE track SET data = x'00' WHERE day = ?", (FIRST_DAY,))
+        (kept,) = shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]
+        assert kept.sheet.grid.day == FIRST_DAY + 1
+
+
+def test_what_is_old_is_forgotten(tmp_path: Path) -> None:
+    """With its marks, its holders, and the workloads that nobody names any more."""
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        shelf.put(day_of())
+        assert shelf.forget(FIRST_DAY + 1) == 2
+        assert not shelf.sheets(UUIDS, FIRST_DAY, FIRST_DAY)
+        assert not shelf.done("rightsizer", [FIRST_DAY])
+        assert not shelf.workloads()
+        shelf.put(day_of(FIRST_DAY + 1))
+        assert shelf.workloads() == {JOB.key: JOB}

@@ -1,0 +1,174 @@
+"""Answers from bytes to series: quickly, and as a JSON parser reads them."""
+
+import json
+import math
+from array import array
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.fleet.prometheus.answer import parsed
+
+SECOND = 10**9
+STEP = 300
+START = 1_794_960_300
+
+LABELS = st.dictionaries(
+    st.text(max_size=5),
+    st.text(max_size=20)
+    | st.sampled_from(['","values":[[', "]]", '}],"result":[', '{"metric":', "\\", "\n", "é"]),
+    max_size=3,
+)
+NUMBERS = st.floats() | st.integers(-3, 3).map(float)
+SERIES = st.tuples(
+    LABELS,
+    st.dictionaries(st.integers(0, 20), NUMBERS, min_size=1, max_size=8),
+    st.sampled_from([0, 0.25]),
+)
+
+
+def said(value: float) -> str:
+    """A number as Go writes it."""
+    if math.isnan(value):
+        return "NaN"
+    return f"{value:+}".replace("inf", "Inf") if math.isinf(value) else repr(value)
+
+
+def matrix(*series: dict[str, Any], **beside: Any) -> dict[str, Any]:
+    """An answer to a range query."""
+    data = {"resultType": "matrix", "result": list(series)}
+    return {"status": "success", "data": data, **beside}
+
+
+def compact(whole: Any) -> bytes:
+    """As all stores write it."""
+    return json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def one(*samples: tuple[float, str]) -> dict[str, Any]:
+    """A series without labels."""
+    return {"metric": {}, "values": [list(sample) for sample in samples]}
+
+
+@given(st.lists(SERIES, max_size=4), st.booleans(), st.booleans())
+def test_every_series_is_read_as_it_is_written(
+    wanted: list[tuple[dict[str, str], dict[int, float], float]],
+    is_compact: bool,  # noqa: FBT001 - drawn.
+    is_step_told: bool,  # noqa: FBT001 - the same.
+) -> None:
+    """However labels look, samples lie and JSON is spaced, the same series come out."""
+    whole = matrix(
+        *(
+            {
+                "metric": labels,
+                "values": [[START + at * STEP + offset, said(values[at])] for at in sorted(values)],
+            }
+            for labels, values, offset in wanted
+        ),
+        warnings=["PromQL warning: strange", "PromQL info: more"],
+    )
+
+    answer = parsed(
+        compact(whole) if is_compact else json.dumps(whole, indent=1).encode(),
+        STEP * SECOND if is_step_told else 0,
+    )
+
+    assert [each.labels for each in answer.series] == [labels for labels, _, _ in wanted]
+    for series, (_, values, offset) in zip(answer.series, wanted, strict=True):
+        finite = {at: value for at, value in sorted(values.items()) if math.isfinite(value)}
+        nanoseconds = [(START + at * STEP) * SECOND + round(offset * SECOND) for at in finite]
+        assert list(series.times) == nanoseconds
+        assert series.values == array("d", finite.values())
+    assert answer.warnings == ("PromQL warning: strange", "PromQL info: more")
+    assert answer.partial is None
+
+
+def test_a_sum_that_overflows_loses_no_sample() -> None:
+    """Numbers may be finite where their sum is not."""
+    (series,) = parsed(compact(matrix(one((1, "1e308"), (2, "1e308"))))).series
+
+    assert list(series.values) == [1e308, 1e308]
+
+
+def test_whole_days_keep_no_times() -> None:
+    """Where no step is left out, the times are a range, and not a number each."""
+    samples = [(START + at * STEP, "1") for at in range(288)]
+
+    (series,) = parsed(compact(matrix(one(*samples))), STEP * SECOND).series
+
+    assert series.times == range(START * SECOND, (START + 287 * STEP) * SECOND + 1, STEP * SECOND)
+
+
+def test_values_of_a_moment_are_series_too() -> None:
+    """Vectors and scalars have one sample each."""
+    vector = {"resultType": "vector", "result": [{"metric": {"a": "b"}, "value": [1.5, "2"]}]}
+    scalar = {"resultType": "scalar", "result": [1.5, "2"]}
+
+    found = [
+        parsed(compact({"status": "success", "data": data})).series[0] for data in (vector, scalar)
+    ]
+
+    assert [each.labels for each in found] == [{"a": "b"}, {}]
+    assert [(tuple(each.times), each.values[0]) for each in found] == [((1_500_000_000,), 2.0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("beside", "why"),
+    [
+        ({"isPartial": True}, "isPartial is true"),
+        ({"warnings": ["receive series from Addr: store-1: code = Unavailable"]}, "store-1"),
+        ({"warnings": ["PromQL warning: x", "results truncated due to limit"]}, "truncated"),
+    ],
+)
+def test_a_part_is_told_from_the_whole(beside: dict[str, Any], why: str) -> None:
+    """VictoriaMetrics has a word for it; the others warn of something beside the query."""
+    answer = parsed(compact(matrix(one((1, "1")), isPartial=False) | beside))
+
+    assert answer.partial is not None
+    assert why in answer.partial
+
+
+def test_a_time_before_the_oldest_sample_is_no_part() -> None:
+    """Thanos warns where nothing is kept; that there is nothing is the whole answer."""
+    answer = parsed(compact(matrix(warnings=["No StoreAPIs matched for this query"])))
+
+    assert (answer.partial, len(answer.warnings)) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "not JSON"),
+        (b"<!doctype html><title>Sign in</title>", "login page"),
+        (compact(matrix(one((1, "1"), (2, "2"))))[:-9], "cut off"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "is the path right"),
+        (b'{"status":"success"}', "without data"),
+        (b'{"status":"success","data":{"resultType":"streams","result":[]}}', "is the path right"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":{}}}', "without series"),
+        (b'{"status":"error","errorType":"bad_data","error":"oh"}', r"an error \(bad_data\): oh"),
+        (compact(matrix({"metric": {}})), "a series that is none"),
+        (compact(matrix({"metric": {"a": 1}, "values": [[1, "1"]]})), "a series that is none"),
+        (compact(matrix(one((1, "one")))), "a series that is none"),
+        (compact(matrix(one((1, "1")) | {"histograms": [[1, {}]]})), "native histograms"),
+        (compact(matrix({"metric": {}, "histograms": [[1, {}]]})), "native histograms"),
+    ],
+)
+def test_what_is_no_answer_is_told(raw: bytes, message: str) -> None:
+    """The message says what came instead."""
+    with pytest.raises(ValueError, match=message):
+        parsed(raw, STEP * SECOND)
+
+
+@given(st.binary(max_size=60), st.integers(0, 200), st.integers(0, 60))
+def test_garbage_never_ends_otherwise(garbage: bytes, at: int, left_out: int) -> None:
+    """Bytes that are put in, or lost, give an answer or a `ValueError`."""
+    raw = compact(matrix(one((START, "1"), (START + STEP, "2"))))
+
+    try:
+        answer = parsed(raw[:at] + garbage + raw[at + left_out :], STEP * SECOND)
+    except ValueError:
+        return
+    assert all(len(each.times) == len(each.values) for each in answer.series)

@@ -1,0 +1,308 @@
+"""A store that is down, slow, cut off, strict or somebody else: each is told, and mended."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faulty_store import Asked, FaultyStore, Reply, answer, faulty_store, refusal
+from rightsizer.domain.errors import StoreError
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.settings import StoreSettings
+from web_certificates import Authority
+
+SECOND = 10**9
+START = 1_794_960_000 * SECOND
+STEP = 300 * SECOND
+
+
+def store(
+    faulty: FaultyStore | str, sleep: Callable[[float], object] = lambda _: None, **changes: Any
+) -> PrometheusStore:
+    """A store that does not really wait."""
+    url = faulty if isinstance(faulty, str) else faulty.url
+    settings = StoreSettings(**{"url": url, "timeout_seconds": 5.0, **changes})
+    return PrometheusStore(settings, sleep=sleep, jitter=lambda: 1.0)
+
+
+def asked(of: PrometheusStore, points: int = 4) -> list[float]:
+    """The values of an answer, which are their own times."""
+    (series,) = of.range("up", START, START + (points - 1) * STEP, STEP)
+    assert [time / SECOND for time in series.times] == list(series.values)
+    return [value - START / SECOND for value in series.values]
+
+
+def test_a_question_has_all_that_stores_want() -> None:
+    """Times, timeout, and what each store needs to answer wholly."""
+    with faulty_store() as faulty:
+        of = store(faulty, tenant="a", timeout_seconds=30.0)
+        assert asked(of) == [0, 300, 600, 900]
+        of.instant("up", START + SECOND // 4)
+        of.close()
+
+    first, second = faulty.asked
+    assert (first.method, first.path) == ("POST", "/api/v1/query_range")
+    assert first.parameters == {
+        "query": "up", "start": "1794960000", "end": "1794960900", "step": "300",
+        "timeout": "30s", "dedup": "true", "partial_response": "false",
+        "deny_partial_response": "1", "nocache": "1",
+    }  # fmt: skip
+    assert first.headers["X-Scope-OrgID"] == "a"
+    assert (second.path, second.parameters["time"]) == ("/api/v1/query", "1794960000.250")
+
+
+def test_a_store_that_is_down_is_told() -> None:
+    """The place and what to look at, after the tries that are allowed."""
+    slept: list[float] = []
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+
+    with pytest.raises(
+        StoreError, match=rf"{url} cannot be reached: .*refused; check fleet\.store\.url"
+    ):
+        asked(store(url, slept.append))
+    assert slept == [1.0, 2.0, 4.0]
+
+
+def test_a_store_that_hangs_is_not_asked_forever() -> None:
+    """Less is asked for some times, which helps the busy; then it is told."""
+    with faulty_store() as faulty:
+        faulty.judge = lambda _: Reply(is_slow=True)
+        with pytest.raises(StoreError, match="nothing in time, however little"):
+            asked(store(faulty, timeout_seconds=0.1, concurrency=1, tries=3), 288)
+
+    assert [each.points for each in faulty.asked] == [288, 144, 72]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Reply(body=b'{"status":"success"}' * 99, is_cut=True),
+        refusal(503, "upstream connect error", "unavailable"),
+        refusal(502, "bad gateway"),
+        refusal(429, "too many outstanding requests", "too_many_requests"),
+        refusal(422, "err-mimir-tenant-max-request-rate: slow down"),
+        refusal(503, "query timed out in query queue", "timeout"),
+        refusal(503, "cannot handle more than 8 concurrent search requests during 10s", "503"),
+    ],
+)
+def test_what_passes_is_tried_again(fault: Reply) -> None:
+    """The same is asked once more, after a wait."""
+    slept: list[float] = []
+    with faulty_store(fault) as faulty:
+        of = store(faulty, slept.append)
+        assert asked(of) == [0, 300, 600, 900]
+
+    assert slept == [1.0]
+    assert (of.use.queries, of.use.retries, of.use.halvings) == (2, 1, 0)
+
+
+def test_a_store_may_ask_for_patience() -> None:
+    """Within reason, it is left alone for as long as it says."""
+    slept: list[float] = []
+    with faulty_store(
+        refusal(429, "slow down", Retry_After="7"), refusal(429, "slow down", Retry_After="9999")
+    ) as faulty:
+        asked(store(faulty, slept.append))
+
+    assert slept == [7.0, 60.0]
+
+
+def test_an_answer_that_always_breaks_off_is_told() -> None:
+    """After all tries; the place to look is beyond this program."""
+    with faulty_store() as faulty:
+        faulty.judge = lambda query: Reply(body=answer(query).body, is_cut=True)
+        with pytest.raises(StoreError, match=r"broke off: .*; see its log"):
+            asked(store(faulty, tries=3))
+
+    assert len(faulty.asked) == 3
+
+
+def test_who_is_to_stop_waits_no_more() -> None:
+    """An event that is set ends the tries."""
+    ended = threading.Event()
+    ended.set()
+    with faulty_store(refusal(503, "later")) as faulty, pytest.raises(StoreError, match="later"):
+        asked(store(faulty, ended.wait))
+
+    assert len(faulty.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (Reply(401, b"no org id"), r"401: no org id; check .*tenant"),
+        (Reply(403, b"forbidden"), r"403: forbidden; check what fleet\.store\.token_file"),
+        (Reply(404, b"page not found"), r"404: .*; check the path .*/prometheus for Mimir"),
+        (Reply(302, headers={"Location": "https://sso/login"}), "points to https://sso/login"),
+        (Reply(body=b"<html>Sign in", headers={"Content-Type": "text/html"}), "login page"),
+        (Reply(body=b"\x00\xff\xfe"), "not JSON"),
+        (refusal(400, "1:4: parse error", "bad_data"), r"refused \(400\): 1:4: parse error"),
+        (refusal(422, "many-to-many matching"), r"refused \(422\): many-to-many"),
+        (refusal(500, "boom", "internal"), r"refused \(500\): boom"),
+    ],
+)
+def test_what_lasts_is_told_at_once(reply: Reply, message: str) -> None:
+    """With the store's own words and what to do, and without a second try."""
+    with faulty_store(reply) as faulty, pytest.raises(StoreError, match=message) as told:
+        asked(store(faulty))
+
+    assert faulty.url in str(told.value)
+    assert len(faulty.asked) == 1
+
+
+def test_a_part_is_refused() -> None:
+    """Half of an estate would look like an idle one."""
+    with faulty_store() as faulty:
+        faulty.judge = lambda query: answer(query, isPartial=True)
+        with pytest.raises(StoreError, match="a part of what it has: isPartial is true; see that"):
+            asked(store(faulty))
+
+
+def test_a_remark_is_kept() -> None:
+    """What a store says of a query is no fault; it is remembered once."""
+    remark = "PromQL info: metric might not be a counter"
+    with faulty_store() as faulty:
+        faulty.judge = lambda query: answer(query, infos=[remark])
+        of = store(faulty)
+        asked(of)
+        asked(of)
+
+    assert of.warnings == (remark,)
+
+
+def test_a_proxy_may_allow_reading_only() -> None:
+    """After one 405, questions are put into the address."""
+
+    def judge(query: Asked) -> Reply:
+        return answer(query) if query.method == "GET" else Reply(405, b"method not allowed")
+
+    with faulty_store() as faulty:
+        faulty.judge = judge
+        of = store(faulty)
+        asked(of)
+        asked(of)
+
+    assert [each.method for each in faulty.asked] == ["POST", "GET", "GET"]
+
+
+def test_answers_may_be_packed() -> None:
+    """What is asked for, is understood, and counted as unpacked."""
+    with faulty_store() as faulty:
+        faulty.judge = lambda query: Reply(
+            body=answer(query).body, headers={"Content-Encoding": "gzip"}
+        )
+        of = store(faulty)
+        assert len(asked(of, 288)) == 288
+
+    assert faulty.asked[0].headers["Accept-Encoding"] == "gzip"
+    assert of.use.received_bytes == len(answer(faulty.asked[0]).body)
+    assert (of.use.series, of.use.samples) == (1, 288)
+
+
+def test_a_token_is_read_each_time(tmp_path: Path) -> None:
+    """It may be replaced while the program runs; a message never has it."""
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    with faulty_store() as faulty:
+        of = store(faulty, token_file=str(file))
+        asked(of)
+        file.write_text("second\n")
+        faulty.judge = lambda query: Reply(403, query.headers["Authorization"].encode())
+        with pytest.raises(StoreError, match=r"answered 403: \*\*\*;"):
+            asked(of)
+        file.unlink()
+        with pytest.raises(StoreError, match=r"token'; check fleet\.store\.token_file"):
+            asked(of)
+
+    assert [each.headers["Authorization"] for each in faulty.asked] == [
+        "Bearer first",
+        "Bearer second",
+    ]
+
+
+def test_a_user_has_a_password(tmp_path: Path) -> None:
+    """Basic authentication, with the password from a file that is not empty."""
+    file = tmp_path / "password"
+    file.write_text("open sesame\n")
+    with faulty_store() as faulty:
+        of = store(faulty, username="ali", password_file=str(file))
+        asked(of)
+        file.write_text("\n")
+        with pytest.raises(StoreError, match=r"password_file is empty"):
+            asked(of)
+
+    assert faulty.asked[0].headers["Authorization"] == "Basic YWxpOm9wZW4gc2VzYW1l"
+
+
+def test_both_sides_may_show_certificates(tmp_path: Path) -> None:
+    """An own authority is trusted, and a certificate is shown to a store that wants one."""
+    authority = Authority.made(tmp_path)
+    server, client = authority.sign("server", "IP:127.0.0.1"), authority.sign("client")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.certificate)
+    tls.load_cert_chain(server.certificate, server.key)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    shown = {"certificate_file": str(client.certificate), "key_file": str(client.key)}
+
+    with faulty_store(tls=tls) as faulty:
+        of = store(faulty, ca_file=str(authority.certificate), **shown)
+        assert asked(of) == [0, 300, 600, 900]
+        of.close()
+        with pytest.raises(StoreError, match=r"trusted: .*; check fleet\.store\.ca_file"):
+            asked(store(faulty, **shown))
+
+
+def test_threads_share_few_places() -> None:
+    """However many ask, no more questions are under way than allowed."""
+    with faulty_store() as faulty:
+        of = store(faulty, concurrency=2)
+        threads = [threading.Thread(target=asked, args=(of,)) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        of.close()
+
+    assert of.use.queries == 12
+    assert faulty.most_at_once <= 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "matchers"),
+    [
+        (StoreSettings(url=""), ""),
+        (StoreSettings(url="prometheus:9090"), ""),
+        (StoreSettings(url="http://localhost"), "paris"),
+        (StoreSettings(url="http://localhost", token_file="a", username="b"), ""),
+        (StoreSettings(url="http://localhost", key_file="a"), ""),
+    ],
+)
+def test_unusable_settings_are_refused_at_once(settings: StoreSettings, matchers: str) -> None:
+    """Before anything is asked."""
+    with pytest.raises(ValueError, match="write"):
+        PrometheusStore(settings, matchers)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (b'{"status":"success","data":{"version":"2.53.0","revision":"x"}}', "Prometheus 2.53.0"),
+        (b'{"status":"success","data":{"version":"0.35.1","revision":"x"}}', "Thanos 0.35.1"),
+        (
+            b'{"status":"success","data":{"application":"Grafana Mimir","version":"2.12.0"}}',
+            "Grafana Mimir 2.12.0",
+        ),
+        (b'{"status":"success","data":{"version":"2.24.0"}}', "VictoriaMetrics"),
+        (b'{"status":"success","data":{}}', "VictoriaMetrics"),
+        (b"[]", "a store that does not tell its name"),
+        (b"<html>", "a store that does not tell its name"),
+    ],
+)
+def test_a_store_is_known_by_its_build(body: bytes, wanted: str) -> None:
+    """As far as it tells; what it does not tell is no fault."""
+    with faulty_store(Reply(body=body)) as faulty:
+        assert str(store(faulty).identity()) == wanted

@@ -1,0 +1,31 @@
+"""What a store was asked for is counted, over threads and processes."""
+
+import threading
+from dataclasses import fields
+
+from rightsizer.fleet.prometheus.use import Meter, StoreUse
+
+
+def test_uses_add_up() -> None:
+    """Each count for itself, as those of several processes do."""
+    one = StoreUse(*range(1, 9))
+
+    assert sum((one, one), StoreUse()) == StoreUse(*range(2, 17, 2))
+    assert len(fields(StoreUse)) == 8
+
+
+def test_threads_lose_no_count() -> None:
+    """Whatever they add at the same time."""
+    meter = Meter()
+
+    def work() -> None:
+        for _ in range(500):
+            meter.add(StoreUse(queries=1, store_seconds=0.5))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert meter.use == StoreUse(queries=4000, store_seconds=2000.0)

@@ -1,0 +1,93 @@
+"""A track as bytes: nothing that counts is lost, and what is no track is refused."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kept_estate import FIRST_DAY, track, tracks
+from rightsizer.fleet.column import Kind
+from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.track import Track
+from rightsizer.fleet.track_form import decode, encode
+
+_LOSS = {Kind.MEAN: 2.0**-10, Kind.PEAK: 2.0**-10, Kind.COUNT: 0.0}
+_SECONDS_LOSS = 2.0**-15
+_NOTHING = 1e-30
+"""What is less has no mantissa any more."""
+
+
+def read_back(found: Track) -> Track:
+    """Written and read."""
+    return decode(found.subject, found.grid, encode(found))
+
+
+@given(tracks())
+@settings(max_examples=12, deadline=None)
+def test_everything_comes_back_as_exactly_as_it_counts(found: Track) -> None:
+    """Seconds to a sixteenth of an hour's, measures to a thousandth, what is unknown unknown."""
+    back = read_back(found)
+    assert back.columns.keys() == found.columns.keys()
+    for column, values in found.columns.items():
+        loss = _LOSS.get(column.kind, _SECONDS_LOSS)
+        for value, again in zip(values, back.columns[column], strict=True):
+            assert (
+                math.isnan(again)
+                if math.isnan(value)
+                else abs(again - value) <= loss * value + _NOTHING
+            )
+
+
+@given(tracks())
+@settings(max_examples=12, deadline=None)
+def test_a_peak_is_never_below_what_it_was(found: Track) -> None:
+    """What is rounded off a peak would be missing where it is needed."""
+    back = read_back(found)
+    for column, values in found.columns.items():
+        if column.kind is Kind.PEAK:
+            for value, again in zip(values, back.columns[column], strict=True):
+                assert math.isnan(value) or again >= value
+
+
+@given(tracks())
+@settings(max_examples=12, deadline=None)
+def test_what_was_read_is_written_alike(found: Track) -> None:
+    """Rounding happens once; keeping a day again changes nothing."""
+    data = encode(found)
+    assert encode(decode(found.subject, found.grid, data)) == data
+
+
+@given(tracks())
+@settings(max_examples=6, deadline=None)
+def test_distributions_come_back(found: Track) -> None:
+    """With their bins, and their weights to what a float holds."""
+    back = read_back(found)
+    assert back.demands.keys() == found.demands.keys()
+    for resource, histogram in found.demands.items():
+        again = dict(back.demands[resource].items())
+        assert again == pytest.approx(dict(histogram.items()), rel=1e-6)
+
+
+@pytest.mark.parametrize(("step", "most"), [(COARSE_STEP, 1500), (FINE_STEP, 8000)])
+def test_a_day_is_small(step: int, most: int) -> None:
+    """A day by the hour takes a kilobyte and a half at most, one by five minutes eight."""
+    chance = random.Random(7)
+    grid = Grid(FIRST_DAY, step)
+    parts = [chance.choice([1.0, 1.0, 0.7]) for _ in range(grid.count)]
+    assert len(encode(track(0, FIRST_DAY, step, known=parts))) < most
+
+
+@given(st.binary(max_size=60))
+def test_what_is_no_track_is_refused(data: bytes) -> None:
+    """Whatever stands there instead, it is told as a value that is wrong."""
+    with pytest.raises(ValueError, match="track"):
+        decode("GPU-0", Grid(FIRST_DAY, COARSE_STEP), data)
+
+
+def test_a_track_of_another_grid_is_refused() -> None:
+    """An hourly day is not read as one of five minutes."""
+    data = encode(track(0, FIRST_DAY))
+    with pytest.raises(ValueError, match="track"):
+        decode("GPU-0", Grid(FIRST_DAY, FINE_STEP), data)

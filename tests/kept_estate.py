@@ -1,0 +1,187 @@
+"""Estates whose days are made up, and a source that tells them as a store would."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hypothesis import strategies as st
+
+from readings import DAY as A_DAY
+from readings import EPOCH, gpu
+from rightsizer.domain.block import Measure
+from rightsizer.domain.errors import StoreError, StoreLimitError
+from rightsizer.domain.histogram import Histogram
+from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.domain.workload import Workload
+from rightsizer.fleet.column import Column, Kind
+from rightsizer.fleet.estate import Day, Estate, EstateDevice, Held
+from rightsizer.fleet.grid import COARSE_STEP, Grid
+from rightsizer.fleet.prometheus.use import StoreUse
+from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.store import Sampled, Store
+from rightsizer.fleet.track import Track
+
+FIRST_DAY: Final = EPOCH // A_DAY
+STATES: Final = (State.IDLE_EMPTY, State.IDLE_HELD, State.PRODUCTIVE, State.HIDDEN_STALL)
+MEASURES: Final = (Measure.BUSY, Measure.COMPUTE, Measure.MEMORY, Measure.MEMORY_BYTES)
+
+
+def estate_device(number: int, pool: str = "h100", **facts: object) -> EstateDevice:
+    """A GPU of a node of eight."""
+    return EstateDevice(gpu(number, **facts), node=f"node-{number // 8}", pool=pool)
+
+
+def track(  # noqa: PLR0913 - one for each thing that a test may vary.
+    number: int,
+    day: int,
+    step: Nanoseconds = COARSE_STEP,
+    *,
+    state: State = State.PRODUCTIVE,
+    known: Sequence[float] | None = None,
+    busy: float = 0.5,
+    memory: float = 0.4,
+) -> Track:
+    """A day of one GPU in which every stretch is alike.
+
+    Args:
+        number: Of the GPU.
+        day: Since the epoch.
+        step: Of the grid.
+        state: What it does.
+        known: Of each stretch the part that is known; all of it where that is not given.
+        busy: Its mean; its peak is a tenth of what is left above it.
+        memory: What of it is used.
+    """
+    grid = Grid(day, step)
+    parts = [1.0] * grid.count if known is None else list(known)
+    length = step / NANOSECONDS_PER_SECOND
+    columns = {Column.state(each): array("f", [0.0] * grid.count) for each in STATES}
+    columns[Column.state(state)] = array("f", [part * length for part in parts])
+    columns[Column.tier(Tier.PROFILING)] = array("f", [part * length for part in parts])
+    columns[Column(Kind.USED, "seconds")] = array("f", [part * length * busy for part in parts])
+    wasted = array("f", [part * length * (1 - busy) for part in parts])
+    columns[Column.waste(Cause.HEADROOM)] = wasted
+    columns[Column(Kind.ENERGY, "joules")] = array("f", [part * length * 300.0 for part in parts])
+    for measure, mean in zip(MEASURES, (busy, busy, memory, memory * 80 * 2**30), strict=True):
+        peak = mean + 0.1 * (1 - busy) * mean
+        columns[Column.mean(measure)] = _known(parts, mean)
+        columns[Column.peak(measure)] = _known(parts, peak)
+    return Track(gpu(number).uuid, grid, columns)
+
+
+def _known(parts: Sequence[float], value: float) -> array[float]:
+    return array("f", [value if part > 0 else math.nan for part in parts])
+
+
+@st.composite
+def tracks(draw: st.DrawFn, number: int = 0, step: Nanoseconds = COARSE_STEP) -> Track:
+    """Any day of a GPU: any states that fit into their stretches, any measures, any gaps."""
+    grid = Grid(FIRST_DAY + draw(st.integers(0, 3)), step)
+    length = step / NANOSECONDS_PER_SECOND
+    seed = draw(st.randoms(use_true_random=False))
+    gaps = draw(st.sampled_from([0.0, 0.1, 0.9]))
+    states = draw(st.lists(st.sampled_from(STATES), min_size=1, unique=True))
+    columns = {Column.state(each): array("f") for each in states}
+    others = [Column.condition(Condition.POWER_THROTTLED), Column.waste(Cause.IDLE)]
+    others += [Column.tier(Tier.POWER), Column(Kind.ENERGY, "joules")]
+    measures = draw(st.lists(st.sampled_from(MEASURES), unique=True))
+    columns |= {column: array("f") for column in others}
+    for measure in measures:
+        columns |= {Column.mean(measure): array("f"), Column.peak(measure): array("f")}
+    for _ in range(grid.count):
+        is_gap = seed.random() < gaps
+        cuts = sorted(seed.random() for _ in states)
+        for state, low, high in zip(states, [0.0, *cuts], cuts, strict=False):
+            columns[Column.state(state)].append(math.nan if is_gap else (high - low) * length)
+        for column in others:
+            columns[column].append(math.nan if is_gap else seed.random() * length)
+        for measure in measures:
+            mean = seed.random()
+            columns[Column.mean(measure)].append(math.nan if is_gap else mean)
+            peak = mean + (1 - mean) * seed.random()
+            columns[Column.peak(measure)].append(math.nan if is_gap else peak)
+    demands = {}
+    if draw(st.booleans()):
+        weights = {seed.randrange(101): seed.random() * 1e12 for _ in range(12)}
+        demands = {Resource.COMPUTE: Histogram(weights)}
+    return Track(gpu(number).uuid, grid, columns, demands)
+
+
+@dataclass(frozen=True)
+class NoStore:
+    """What is asked when a source makes up its own days."""
+
+    def range(
+        self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
+    ) -> Sequence[Sampled]:
+        """Nothing."""
+        del promql, start, end, step
+        return ()
+
+    @property
+    def use(self) -> StoreUse:
+        """It is never asked."""
+        return StoreUse()
+
+    def instant(self, promql: str, time: Nanoseconds) -> Sequence[Sampled]:
+        """Nothing."""
+        del promql, time
+        return ()
+
+
+@dataclass
+class MadeUp:
+    """A source whose days follow from the names of devices; it may fail, or allow only so much."""
+
+    holders: Mapping[str, Workload] = field(default_factory=dict)
+    states: Mapping[str, State] = field(default_factory=dict)
+    most: int = 1000
+    """Devices in one question."""
+    fails_at: int | None = None
+    """The question that the store does not answer."""
+    asked: list[tuple[int, int]] = field(default_factory=list)
+    """Day and number of devices of each question."""
+    name: str = "rightsizer"
+
+    def probe(self, store: Store, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
+        """All of it is there."""
+        del store
+        return SourceReport(self.name, oldest=now - lookback, tier=Tier.PROFILING)
+
+    def estate(
+        self, store: Store, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
+    ) -> Estate:
+        """Nobody asks it here."""
+        del store, report, now, lookback
+        return Estate()
+
+    def day(
+        self, store: Store, report: SourceReport, devices: Sequence[EstateDevice], grid: Grid
+    ) -> Day:
+        """A day that is the same however often it is asked for."""
+        del store, report
+        self.asked.append((grid.day, len(devices)))
+        if self.fails_at is not None and len(self.asked) > self.fails_at:
+            raise StoreError("store 'made-up': does not answer; start it")
+        if len(devices) > self.most:
+            raise StoreLimitError("store 'made-up': too many series; ask for fewer")
+        uuids = [each.device.uuid for each in devices]
+        return Day(
+            {each.device.uuid: self._track(each, grid) for each in devices},
+            {
+                uuid: (Held(self.holders[uuid], 0, grid.count - 1),)
+                for uuid in uuids
+                if uuid in self.holders
+            },
+        )
+
+    def _track(self, device: EstateDevice, grid: Grid) -> Track:
+        number, uuid = device.device.index, device.device.uuid
+        state = self.states.get(uuid, State.PRODUCTIVE)
+        busy = 0.0 if state in (State.IDLE_EMPTY, State.IDLE_HELD) else 0.3 + number % 7 / 10
+        return track(number, grid.day, grid.step, state=state, busy=busy)

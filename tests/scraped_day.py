@@ -1,0 +1,100 @@
+"""Simulated nodes over some hours: what was scraped of them, and what their accounts know."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from prometheus_server import Prometheus
+from readings import EPOCH, HOUR, SECOND
+from rightsizer.accounting.accounts import AccountingSettings, Accounts
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.device import Device
+from rightsizer.domain.report import AgentReport, Report
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.edge.yaml import load_yaml
+from rightsizer.fleet.grid import DAY
+from rightsizer.publish.metrics import Exposition
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+
+__all__ = ["LAST", "NUMBER", "SCRAPE", "START", "ScrapedDay", "recorded", "scraped_day"]
+
+RULES: Final = Path(__file__).parents[1] / "config" / "prometheus" / "rules.yaml"
+SAMPLING: Final = 10
+SCRAPE: Final = 60
+START: Final[Nanoseconds] = DEFAULT_START + 10 * HOUR
+SPAN: Final = 2 * HOUR
+LAST: Final[Nanoseconds] = START + SPAN
+NUMBER: Final = START // DAY
+"""Of the day."""
+_AGENT: Final = AgentReport("0", "test", EPOCH, 10.0)
+_LABELS: Final = 'job="rightsizer",instance="{node}:19400"'
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapedDay:
+    """A node's hours as they were scraped, and as its agent knows them."""
+
+    node: str
+    devices: tuple[Device, ...]
+    accounts: Accounts
+    latest: Report
+    text: str
+    """OpenMetrics with timestamps, without its end."""
+
+
+def scraped_day(scenario: str, node: str = "n1") -> ScrapedDay:
+    """Two hours of a scenario, scraped half past every minute."""
+    catalogue = built_in()
+    source = SimulatedSource(
+        load_scenario(scenario, catalogue),
+        catalogue,
+        start=START,
+        interval=SAMPLING * SECOND,
+        duration=SPAN + SAMPLING * SECOND,
+    )
+    accountant, accounts = Accountant(AccountingSettings(), ()), Accounts(AccountingSettings())
+    lines: list[str] = []
+    for number, snapshot in enumerate(iter(source.read, None)):
+        report = accountant.post(snapshot, (), lambda: _AGENT)
+        accounts.post(snapshot)
+        if number * SAMPLING % SCRAPE == SCRAPE // 2:
+            lines.extend(_page(report, node))
+    return ScrapedDay(node, accounts.devices, accounts, report, "".join(lines))
+
+
+def _page(report: Report, node: str) -> Iterator[str]:
+    page = Exposition(lambda: report, wall_time=lambda: report.wall_time).render()
+    labels = _LABELS.format(node=node)
+    for line in page.body.decode().splitlines():
+        if not line.startswith("#"):
+            name, brace, rest = line.partition("{")
+            if not brace:
+                name, _, rest = line.partition(" ")
+                rest = f"}} {rest}"
+            yield f"{name}{{{labels},{rest} {report.wall_time / SECOND:.3f}\n".replace(",}", "}")
+
+
+def recorded(server: Prometheus) -> str:
+    """What our recording rules for long questions would have recorded of it, as OpenMetrics."""
+    groups = load_yaml(RULES.read_text("utf-8"), "rules").data["groups"]
+    lines: list[str] = []
+    for group in groups:
+        if group["interval"] == "5m":
+            for rule in group["rules"]:
+                lines.extend(_samples(server, rule))
+    return "".join(lines)
+
+
+def _samples(server: Prometheus, rule: Mapping[str, str]) -> Iterator[str]:
+    # Rules are evaluated at some second of their own, not at whole minutes.
+    start, end = START / SECOND + 17, LAST / SECOND
+    for labels, samples in server.query_range(rule["expr"], start, end, 300):
+        inside = ",".join(
+            f"{name}={json.dumps(value)}" for name, value in labels.items() if name != "__name__"
+        )
+        for time, value in samples:
+            yield f"{rule['record']}{{{inside}}} {value!r} {time:.3f}\n"
