@@ -13,7 +13,16 @@ import pytest
 
 from rightsizer.edge.yaml import load_yaml_documents
 
-__all__ = ["COMPONENTS", "KUBERNETES", "OVERLAYS", "built", "documents", "named", "pod_of"]
+__all__ = [
+    "COMPONENTS",
+    "KUBERNETES",
+    "OVERLAYS",
+    "built",
+    "built_from",
+    "documents",
+    "named",
+    "pod_of",
+]
 
 KUBERNETES: Final = Path(__file__).parents[1] / "config" / "kubernetes"
 OVERLAYS: Final = tuple(sorted(path.name for path in (KUBERNETES / "overlays").iterdir()))
@@ -45,6 +54,11 @@ def built(overlay: str, components: Sequence[str] = ()) -> list[Any]:
             f"resources:\n  - {there}/overlays/{overlay}\ncomponents:\n{listed}"
         )
         return _run(kustomize, Path(folder))
+
+
+def built_from(folder: Path) -> list[Any]:
+    """What `kubectl apply -k` of a folder would send; skipped where there is no kubectl for it."""
+    return _run(_kustomize(), folder)
 
 
 def named(objects: Iterable[Any], kind: str) -> Any:

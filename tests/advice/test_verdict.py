@@ -1,7 +1,7 @@
 """How a verdict is phrased, and its stable id."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -30,6 +30,26 @@ def test_instance_is_named_with_its_board() -> None:
     """An index alone would name seven of them."""
     instance = gpu(4, uuid="MIG-1", mig=MigInstance("GPU-4", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
     assert names_of([instance]) == "MIG instance 1g.10gb on GPU 4"
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        (("a:3",), "GPU 3 on a"),
+        (("a:0", "a:1", "b:3"), "GPUs 0 and 1 on a and GPU 3 on b"),
+        (("a:0", "b:0", "c:0", "d:0", "e:0"), "5 GPUs on a, b, c and 2 more nodes"),
+    ],
+)
+def test_devices_of_several_machines_are_named_with_them(
+    places: tuple[str, ...], expected: str
+) -> None:
+    """An index alone would name one GPU of each machine; too many machines are counted."""
+    devices = [
+        replace(gpu(int(index)), uuid=place, host=host)
+        for place in places
+        for host, index in [place.split(":")]
+    ]
+    assert names_of(devices) == expected
 
 
 def test_id_is_stable_over_releases() -> None:

@@ -23,6 +23,7 @@ from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.edge.clock import FastClock
 from rightsizer.runtime.agent import Agent
+from rightsizer.runtime.heap import keep_compact
 from rightsizer.runtime.log import configure
 from rightsizer.runtime.settings import PathSettings, Settings, SimulatedSettings
 from rightsizer.runtime.sources import live_source
@@ -80,6 +81,8 @@ class Watched:
 
 def main(span: str) -> None:
     """Live, and tell memory by hour of life, CPU and counts."""
+    # As the service does.
+    keep_compact()
     # What it logs is not what is measured.
     configure("json", "error", repeat_interval_seconds=0.0)
     sizes: list[tuple[float, float]] = []

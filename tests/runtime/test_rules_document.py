@@ -1,23 +1,28 @@
-"""docs/rules.md tells of every rule, its thresholds and all that it can say."""
+"""docs/rules.md and docs/fleet-rules.md tell of every rule and all that it can say."""
 
 import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from rightsizer.advice.rules import RULES
-from rightsizer.advice.rules.rule import Rule
 from rightsizer.domain.finding import Action, FindingKind, Reason
+from rightsizer.fleet.rules import ESTATE_RULES
 from rightsizer.runtime.rules_document import filled, tables
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "rules.md"
-PAGE: Final = DOCUMENT.read_text(encoding="utf-8")
-SECTIONS: Final = dict(re.findall(r"(?ms)^## (\w+)\n(.*?)(?=^## |\Z)", PAGE))
+DOCS: Final = Path(__file__).parents[2] / "docs"
+REGISTRIES: Final[dict[str, Sequence[Any]]] = {"rules.md": RULES, "fleet-rules.md": ESTATE_RULES}
+PAGES: Final = {name: (DOCS / name).read_text(encoding="utf-8") for name in REGISTRIES}
+SECTIONS: Final = {
+    name: dict(re.findall(r"(?ms)^## (\w+)\n(.*?)(?=^## |\Z)", page))
+    for name, page in PAGES.items()
+}
+EVERY: Final = [(name, rule) for name, rules in REGISTRIES.items() for rule in rules]
 PARTS: Final = ("Sees", "Says", "Needs", "Abstains", "Never", "Gives", "Example")
 EVERYWHERE: Final = {Reason.INSUFFICIENT_DATA, Reason.UNSUPPORTED_TELEMETRY}
 
@@ -27,7 +32,7 @@ def told(section: str) -> set[str]:
     return set(re.findall(r"`([^`\n]+)`", section.partition("<!--")[0]))
 
 
-def named(rule: Rule[Any], kind: type) -> Iterator[Any]:
+def named(rule: Any, kind: type) -> Iterator[Any]:
     """The members of an enum that the source of a rule names."""
     tree = ast.parse(inspect.getsource(sys.modules[rule.judge_with.__module__]))
     for node in ast.walk(tree):
@@ -36,9 +41,10 @@ def named(rule: Rule[Any], kind: type) -> Iterator[Any]:
                 yield getattr(kind, member)
 
 
-def test_the_tables_are_the_rules_own(golden: Callable[[str | Path, str], None]) -> None:
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_the_tables_are_the_rules_own(name: str, golden: Callable[[str | Path, str], None]) -> None:
     """Spans and thresholds are what the code has; `make golden` writes them."""
-    golden(DOCUMENT, filled(PAGE, tables()))
+    golden(DOCS / name, filled(PAGES[name], tables(REGISTRIES[name])))
 
 
 def test_only_what_is_marked_is_written_anew() -> None:
@@ -51,18 +57,19 @@ def test_only_what_is_marked_is_written_anew() -> None:
         filled(page.replace("idle", "other"), {"idle": "new\n"})
 
 
-def test_every_rule_has_a_section_in_the_order_of_the_registry() -> None:
+@pytest.mark.parametrize("page", REGISTRIES)
+def test_every_rule_has_a_section_in_the_order_of_the_registry(page: str) -> None:
     """And a made table in it."""
-    names = [rule.name for rule in RULES]
+    names, sections = [rule.name for rule in REGISTRIES[page]], SECTIONS[page]
 
-    assert [name for name in SECTIONS if name in names] == names
-    assert all(f"<!-- {name}: made" in SECTIONS[name] for name in names)
+    assert [name for name in sections if name in names] == names
+    assert all(f"<!-- {name}: made" in sections[name] for name in names)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_section_tells_all_that_a_rule_can_say(rule: Rule[Any]) -> None:
+@pytest.mark.parametrize(("page", "rule"), EVERY, ids=lambda each: getattr(each, "name", each))
+def test_a_section_tells_all_that_a_rule_can_say(page: str, rule: Any) -> None:
     """Its reasons, findings and actions, and each of the parts that readers look for."""
-    section = SECTIONS[rule.name]
+    section = SECTIONS[page][rule.name]
     reasons = set(named(rule, Reason)) - EVERYWHERE
     actions = set(named(rule, Action)) - {Action.NONE}
 
@@ -72,6 +79,6 @@ def test_a_section_tells_all_that_a_rule_can_say(rule: Rule[Any]) -> None:
 
 def test_every_reason_of_the_design_has_a_rule() -> None:
     """A reason that no rule gives would be a promise that nobody keeps."""
-    given = {reason for rule in RULES for reason in named(rule, Reason)}
+    given = {reason for _, rule in EVERY for reason in named(rule, Reason)}
 
     assert given | EVERYWHERE == set(Reason)

@@ -16,9 +16,10 @@ from rightsizer.config.loader import load, load_file
 from rightsizer.config.reference import reference
 from rightsizer.config.schema import schema
 from rightsizer.domain.workload import Allocator, WorkloadClass
+from rightsizer.runtime.fleet.settings import WholeSettings
 from rightsizer.runtime.market_rules import rules_of
 from rightsizer.runtime.policy import Match, Policy
-from rightsizer.runtime.settings import RuleTree, Settings
+from rightsizer.runtime.settings import OTHERS, RuleTree, Settings
 
 ROOT: Final = Path(__file__).parent.parent.parent
 CONFIG: Final = ROOT / "config"
@@ -108,19 +109,21 @@ def test_a_policy_reads_as_the_design_writes_it() -> None:
 
 def test_the_example_is_what_the_settings_say(golden: Golden) -> None:
     """Every key with its default, its bounds and its source."""
-    golden(CONFIG / "rightsizer.yaml", example(Settings))
+    golden(CONFIG / "rightsizer.yaml", example(WholeSettings))
 
 
 def test_the_example_stands_for_the_defaults() -> None:
     """Whoever starts from it starts from where an agent without a file is."""
-    assert load_file(Settings, CONFIG / "rightsizer.yaml") == Settings()
+    assert load_file(WholeSettings, CONFIG / "rightsizer.yaml") == WholeSettings()
+    # An agent passes over what is the fleet's.
+    assert load_file(Settings, CONFIG / "rightsizer.yaml", {}, OTHERS) == Settings()
 
 
 def test_the_schema_is_what_the_settings_say(golden: Golden) -> None:
     """Editors complete and check what the agent does."""
-    golden(CONFIG / "rightsizer.schema.json", json.dumps(schema(Settings), indent=1) + "\n")
+    golden(CONFIG / "rightsizer.schema.json", json.dumps(schema(WholeSettings), indent=1) + "\n")
 
 
 def test_the_reference_is_what_the_settings_say(golden: Golden) -> None:
     """The documentation cannot fall behind."""
-    golden(ROOT / "docs" / "configuration.md", _PREFACE + reference(Settings))
+    golden(ROOT / "docs" / "configuration.md", _PREFACE + reference(WholeSettings))

@@ -37,6 +37,8 @@ __all__ = [
 
 _SCHEMA: Final = "1"
 _ID_LENGTH: Final = 12
+_MOST_HOSTS: Final = 3
+"""Machines that are named; a longer list is no sentence."""
 _NO_SAVINGS: Final = Savings(reason="no price and no projected size is known for this action")
 
 
@@ -161,13 +163,31 @@ def finding_id(key: str, reason: str, action: str, target: str) -> str:
 
 
 def names_of(devices: Sequence[Device]) -> str:
-    """Devices for a person: `GPU 3`, `GPUs 0, 1 and 2`, `MIG instance 1g.10gb on GPU 4`."""
+    """Devices for a person: `GPU 3`, `GPUs 0, 1 and 2`, `MIG instance 1g.10gb on GPU 4`.
+
+    With their machines where these are known: `GPUs 0 and 1 on node-7 and GPU 3 on node-8`.
+    """
+    by_host: dict[str, list[Device]] = {}
+    for device in devices:
+        by_host.setdefault(device.host, []).append(device)
+    if len(by_host) > _MOST_HOSTS:
+        named = list(by_host)[:_MOST_HOSTS]
+        more = len(by_host) - _MOST_HOSTS
+        return f"{len(devices)} GPUs on {', '.join(named)} and {more} more nodes"
+    return _listed([_on_host(host, found) for host, found in by_host.items()])
+
+
+def _on_host(host: str, devices: Sequence[Device]) -> str:
+    where = f" on {host}" if host else ""
     if len(devices) == 1:
         (device,) = devices
         kind = f"MIG instance {device.mig.profile} on GPU" if device.mig else "GPU"
-        return f"{kind} {device.index}"
-    numbers = [str(device.index) for device in devices]
-    return f"GPUs {', '.join(numbers[:-1])} and {numbers[-1]}"
+        return f"{kind} {device.index}{where}"
+    return f"GPUs {_listed([str(device.index) for device in devices])}{where}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _unpriced(option: Option) -> Option:

@@ -8,8 +8,8 @@ from rightsizer.cli.command import Command
 from rightsizer.cli.output import say
 from rightsizer.config.loader import load_file
 from rightsizer.domain.errors import ConfigurationError
+from rightsizer.runtime.fleet.settings import WholeSettings
 from rightsizer.runtime.precheck import faults_of
-from rightsizer.runtime.settings import Settings
 
 __all__ = ["COMMAND"]
 
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Say that all is well; every fault at once otherwise, with exit code 78."""
-    settings = load_file(Settings, arguments.file, os.environ)
+    settings = load_file(WholeSettings, arguments.file, os.environ)
     faults = () if arguments.syntax_only else faults_of(settings)
     if faults:
         raise ConfigurationError("\n".join(f"{arguments.file}: {fault}" for fault in faults))

@@ -10,7 +10,7 @@ from rightsizer.config.loader import load, load_file
 from rightsizer.domain.errors import UsageError
 from rightsizer.domain.units import parse_duration
 from rightsizer.publish.web.address import parse_address
-from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.settings import OTHERS, Settings
 
 __all__ = ["Command", "add_config_flag", "checked_address", "duration", "settings_of"]
 
@@ -46,8 +46,8 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     """
     file = arguments.config_file
     if file is None:
-        return load(Settings, "", "", os.environ)
-    return load_file(Settings, file, os.environ)
+        return load(Settings, "", "", os.environ, OTHERS)
+    return load_file(Settings, file, os.environ, OTHERS)
 
 
 def checked_address(text: str) -> str:

@@ -1,7 +1,7 @@
 """Settings from the environment: `RIGHTSIZER_RECOMMENDER__INTERVAL` is `recommender.interval`."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,11 +30,18 @@ def variable_of(path: tuple[str, ...]) -> str:
     return _PREFIX + _STEP.join(path).upper()
 
 
-def overrides(group: Group, environ: Mapping[str, str]) -> tuple[Override, ...]:
+def overrides(
+    group: Group, environ: Mapping[str, str], others: Collection[str] = ()
+) -> tuple[Override, ...]:
     """The settings that the environment holds, by the names of their variables.
 
     Kubernetes puts variables of its own into a container, `RIGHTSIZER_PORT` for a service called
     `rightsizer`: what has no double underscore and resembles no key is not ours.
+
+    Args:
+        group: The settings.
+        environ: All variables.
+        others: Sections that other programs read; their variables are passed over.
 
     Raises:
         ConfigurationError: with every fault, one line each, the variable first.
@@ -42,7 +49,9 @@ def overrides(group: Group, environ: Mapping[str, str]) -> tuple[Override, ...]:
     known = {variable_of(path): (path, entry) for path, entry in _entries(group, ())}
     found: list[Override] = []
     faults: list[str] = []
-    for variable in sorted(name for name in environ if name.startswith(_PREFIX)):
+    passed = tuple(variable_of((other, "")) for other in others)
+    ours = (name for name in environ if name.startswith(_PREFIX) and not name.startswith(passed))
+    for variable in sorted(ours):
         if variable not in known:
             values = [name for name, (_, at) in known.items() if not isinstance(at.shape, Group)]
             faults.extend(_strange(variable, values))

@@ -1,8 +1,8 @@
 """Reads a configuration file, and the environment over it, into frozen settings dataclasses."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from rightsizer.config.environment import Override, overridden, overrides
 from rightsizer.config.fault import explain, spell_path
@@ -20,7 +20,11 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 def load(
-    root: type[_Settings], text: str, name: str, environ: Mapping[str, str] = _NOTHING
+    root: type[_Settings],
+    text: str,
+    name: str,
+    environ: Mapping[str, str] = _NOTHING,
+    others: Collection[str] = (),
 ) -> _Settings:
     """The settings in a YAML text; an empty one stands for all defaults.
 
@@ -29,6 +33,7 @@ def load(
         text: The file's contents.
         name: What faults call the file.
         environ: Variables that go before the file; see `environment`.
+        others: Sections at the top that other programs read, and that are passed over here.
 
     Raises:
         ConfigurationError: with every fault, one line each, in the order of their places.
@@ -38,8 +43,8 @@ def load(
     except YamlError as error:
         raise ConfigurationError(_printable(" ".join(str(error).split()))) from None
     shape = shape_of(root)
-    said = overrides(shape, environ)
-    data = overridden(document.data, said)
+    said = overrides(shape, environ, others)
+    data = overridden(_without(document.data, others), said)
     if data is None and isinstance(defaults := shape.default(), root):
         return defaults
     answer = validate(shape, {} if data is None else data)
@@ -49,7 +54,10 @@ def load(
 
 
 def load_file(
-    root: type[_Settings], path: Path, environ: Mapping[str, str] = _NOTHING
+    root: type[_Settings],
+    path: Path,
+    environ: Mapping[str, str] = _NOTHING,
+    others: Collection[str] = (),
 ) -> _Settings:
     """The settings in a file, and in the environment over it.
 
@@ -79,7 +87,14 @@ def load_file(
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigurationError(f"{path}:{line}:1: is not UTF-8; save it as UTF-8") from None
-    return load(root, text, str(path), environ)
+    return load(root, text, str(path), environ, others)
+
+
+def _without(data: Any, others: Collection[str]) -> Any:
+    if not others or not isinstance(data, dict):
+        return data
+    # A file that holds nothing else stands for all defaults.
+    return {key: value for key, value in data.items() if key not in others} or None
 
 
 def _lines(

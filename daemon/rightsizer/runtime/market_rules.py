@@ -8,7 +8,19 @@ from rightsizer.advice.rules.rule import Rule
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.runtime.settings import Settings
 
-__all__ = ["rules_of"]
+__all__ = ["market_of", "rules_of"]
+
+
+def market_of(settings: Settings) -> Market:
+    """What there is to run on and what it costs, by the operator's own files too.
+
+    Raises:
+        ConfigurationError: his files of boards or prices have faults.
+    """
+    files = settings.catalogue
+    catalogue = read_catalogue(files.boards_path)
+    prices = read_prices(files.prices_path, catalogue)
+    return Market(catalogue, prices, settings.recommender.market, settings.sizing.memory)
 
 
 def rules_of(settings: Settings) -> tuple[Rule[Any], ...]:
@@ -17,8 +29,5 @@ def rules_of(settings: Settings) -> tuple[Rule[Any], ...]:
     Raises:
         ConfigurationError: his files of boards or prices have faults.
     """
-    tree, files = settings.recommender.rules, settings.catalogue
-    catalogue = read_catalogue(files.boards_path)
-    prices = read_prices(files.prices_path, catalogue)
-    market = Market(catalogue, prices, settings.recommender.market, settings.sizing.memory)
+    tree, market = settings.recommender.rules, market_of(settings)
     return tuple(rule.with_settings(getattr(tree, rule.name)).in_market(market) for rule in RULES)

@@ -16,7 +16,7 @@ from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.workload import Allocator, Workload, WorkloadClass
 from rightsizer.runtime.threshold_tree import ThresholdTree, overridden
 
-__all__ = ["Guidance", "Match", "NodeSettings", "Policy", "apply", "of_pool"]
+__all__ = ["Guidance", "Match", "NodeSettings", "Policy", "apply", "as_told", "of_pool"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def apply(snapshot: Snapshot, policies: Sequence[Policy]) -> Snapshot:
         snapshot,
         holdings={
             uuid: tuple(
-                replace(held, workload=_told(held.workload, uuid, policies)) for held in holdings
+                replace(held, workload=as_told(held.workload, uuid, policies)) for held in holdings
             )
             for uuid, holdings in snapshot.holdings.items()
         },
@@ -135,7 +135,8 @@ class Guidance:
         )
 
 
-def _told(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Workload:
+def as_told(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Workload:
+    """The workload with what the first matching policy says of it, on a device that it holds."""
     for policy in policies:
         if policy.match.fits(workload, (uuid,)):
             return replace(

@@ -1,8 +1,8 @@
-"""The tables of `docs/rules.md`, from the registry of rules, filled in between their marks."""
+"""The tables of `docs/rules.md` and `docs/fleet-rules.md`, filled in between their marks."""
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from rightsizer.config.dump import plain
 from rightsizer.config.shape import Entry, Group, shape_of
 from rightsizer.domain.units import format_duration
 from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.fleet.fleet_rule import EstateRule
 
 __all__ = ["filled", "tables"]
 
@@ -20,6 +21,7 @@ _MARKED: Final = re.compile(
     r"(<!-- (?P<name>\w+): made from the code; run `make golden` -->\n).*?(<!-- end -->)",
     flags=re.DOTALL,
 )
+_AnyRule = Rule[Any] | EstateRule[Any]
 _CONDUCT: Final = frozenset(each.name for each in fields(Conduct))
 
 
@@ -32,15 +34,19 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
     return _MARKED.sub(lambda found: f"{found[1]}{texts[found['name']]}{found[3]}", page)
 
 
-def tables() -> Mapping[str, str]:
-    """The overview, and each rule's thresholds by its name; Markdown that ends a line."""
-    found = {rule.name: _table(_thresholds(rule)) for rule in RULES}
-    return {OVERVIEW: _table(_overview()), **found}
+def tables(rules: Sequence[_AnyRule] = RULES) -> Mapping[str, str]:
+    """The overview, and each rule's thresholds by its name; Markdown that ends a line.
+
+    Args:
+        rules: Those of a node, or of an estate.
+    """
+    found = {rule.name: _table(_thresholds(rule)) for rule in rules}
+    return {OVERVIEW: _table(_overview(rules)), **found}
 
 
-def _overview() -> Iterator[tuple[str, ...]]:
+def _overview(rules: Sequence[_AnyRule]) -> Iterator[tuple[str, ...]]:
     yield ("rule", "question", "long span", "short span", "known", "closes after")
-    for rule in RULES:
+    for rule in rules:
         question = (rule.judge_with.__doc__ or "").partition("\n")[0].rstrip(".")
         yield (
             f"[`{rule.name}`](#{rule.name})",
@@ -52,17 +58,23 @@ def _overview() -> Iterator[tuple[str, ...]]:
         )
 
 
-def _time(rule: Rule[Any], part: Callable[[Conduct], float]) -> str:
+def _time(rule: _AnyRule, part: Callable[[Conduct], float]) -> str:
     """A time of a rule's conduct; from the least to the most where the class decides."""
-    times = sorted({part(rule.conduct(_workload(each))) for each in WorkloadClass})
+    times = sorted(set(map(part, _conducts(rule))))
     return " to ".join(dict.fromkeys(map(format_duration, (times[0], times[-1]))))
+
+
+def _conducts(rule: _AnyRule) -> list[Conduct]:
+    if isinstance(rule, EstateRule):
+        return [rule.conduct()]
+    return [rule.conduct(_workload(each)) for each in WorkloadClass]
 
 
 def _workload(workload_class: WorkloadClass) -> Workload:
     return Workload("any", WorkloadKind.OTHER, "any", workload_class)
 
 
-def _thresholds(rule: Rule[Any]) -> Iterator[tuple[str, ...]]:
+def _thresholds(rule: _AnyRule) -> Iterator[tuple[str, ...]]:
     yield ("threshold", "default", "what it does")
     yield from _rows(shape_of(type(rule.settings)), "")
 

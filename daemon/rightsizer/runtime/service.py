@@ -10,6 +10,7 @@ from rightsizer.edge.clock import Clock, SystemClock
 from rightsizer.runtime.agent import Agent
 from rightsizer.runtime.control import ControlRoutes
 from rightsizer.runtime.door import open_door
+from rightsizer.runtime.heap import keep_compact
 from rightsizer.runtime.log import configure
 from rightsizer.runtime.notify import Notifier
 from rightsizer.runtime.settings import Settings
@@ -39,6 +40,7 @@ def serve(
     Raises:
         RightsizerError: it cannot start: a scenario, an address, a history, a web configuration.
     """
+    keep_compact()
     clock = clock or SystemClock()
     log = settings.log
     counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)

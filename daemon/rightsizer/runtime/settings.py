@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rightsizer.accounting.accounts import AccountingSettings
 from rightsizer.advice.ledger import LedgerSettings
@@ -27,6 +27,7 @@ from rightsizer.telemetry.owners.settings import OwnerSettings
 from rightsizer.telemetry.serving.settings import ServingSettings
 
 __all__ = [
+    "OTHERS",
     "CatalogueSettings",
     "HistorySettings",
     "PathSettings",
@@ -38,6 +39,10 @@ __all__ = [
     "SourceSettings",
     "WebTree",
 ]
+
+
+OTHERS: Final = frozenset({"fleet"})
+"""Sections of the same file that an agent passes over: reading them would take it 2 MB."""
 
 
 @dataclass(frozen=True, slots=True)

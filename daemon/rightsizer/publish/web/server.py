@@ -63,7 +63,7 @@ class WebServer:
             freshness: When a sample is too old to count as ready.
             wall_time: The clock that the report's own times are of.
             local_socket: A path to listen at too; empty for none.
-            local_routes: What is answered beside the usual.
+            local_routes: What is answered beside the usual, or in its place.
             access: How it is reached over TCP; by everybody, to look, unless told otherwise.
             past: What the devices did over a span; the last day alone unless given.
 
@@ -85,7 +85,7 @@ class WebServer:
             past,
             self._settings.page_poll_seconds,
         )
-        routes = (*routes_at(access.telemetry_path), *local_routes)
+        routes = (*local_routes, *routes_at(access.telemetry_path))
         self._site = Site(
             latest,
             exposition,

@@ -1,0 +1,1 @@
+"""The fleet recommender, wired: once, or over and over as a service."""

@@ -1,0 +1,94 @@
+"""One look at an estate whose advice is shown, and kept where that is asked for."""
+
+from dataclasses import replace
+
+from rightsizer.advice.ledger import Ledger
+from rightsizer.domain.errors import UsageError
+from rightsizer.edge.clock import Clock
+from rightsizer.publish.explanation.explanation import explain_advice, explain_finding
+from rightsizer.publish.json_form import Form
+from rightsizer.runtime.advice_control import why_unknown
+from rightsizer.runtime.advice_desk import AdviceDesk
+from rightsizer.runtime.fleet.answer import FleetAnswer
+from rightsizer.runtime.fleet.judge import FleetJudge
+from rightsizer.runtime.fleet.settings import WholeSettings
+from rightsizer.runtime.fleet.unrepeated import Unrepeated
+from rightsizer.runtime.sinks import sinks_of
+from rightsizer.runtime.storage import Storage
+
+__all__ = ["explain_once", "look_once"]
+
+
+def look_once(
+    judge: FleetJudge, settings: WholeSettings, clock: Clock, *, keeps: bool = False
+) -> FleetAnswer:
+    """Look, and give the ledger as it is after that.
+
+    Args:
+        judge: Looks at the estate.
+        settings: Everything that an operator may set.
+        clock: The look's.
+        keeps: Save the ledger and tell Grafana and webhooks; otherwise nothing is changed.
+
+    Raises:
+        StoreError: the store does not answer, or not wholly.
+        HistoryError: the ledger is held by a service, or cannot be written.
+    """
+    if keeps:
+        return _kept(judge, settings, clock)
+    ledger = _ledger(judge, settings)
+    found = judge.run(ledger.open_now())
+    ledger.update(found.judgements, found.time, found.measured)
+    return replace(judge.answer, advice=ledger.advice())
+
+
+def explain_once(judge: FleetJudge, settings: WholeSettings, asked: str) -> Form:
+    """The reasoning behind a piece of advice, or behind a verdict that is none.
+
+    Raises:
+        UsageError: there is no verdict of that id.
+        StoreError: the store does not answer, or not wholly.
+    """
+    ledger = _ledger(judge, settings)
+    found = judge.run(ledger.open_now())
+    ledger.update(found.judgements, found.time, found.measured)
+    for advice in ledger.advice():
+        if advice.id == asked:
+            return explain_advice(advice, judge.rule_settings)
+    for judgement in found.judgements:
+        if judgement.finding.id == asked:
+            return explain_finding(judgement.finding, found.time, judge.rule_settings)
+    raise UsageError(why_unknown(ledger.advice(), asked) or f"there is no verdict '{asked}'")
+
+
+def _ledger(judge: FleetJudge, settings: WholeSettings) -> Ledger:
+    """As it was kept last, to look at."""
+    if not judge.ledger_path.is_file():
+        return Ledger((), settings.recommender.ledger)
+    storage = Storage(str(judge.ledger_path), read_only=True)
+    try:
+        return storage.ledger(settings.recommender.ledger)
+    finally:
+        storage.close()
+
+
+def _kept(judge: FleetJudge, settings: WholeSettings, clock: Clock) -> FleetAnswer:
+    storage = Storage(str(judge.ledger_path))
+    try:
+        ledger = storage.ledger(settings.recommender.ledger)
+        sinks = sinks_of(
+            settings,
+            storage,
+            lambda: desk.advice,
+            clock=clock,
+            tell=lambda *_: None,
+            # Nobody waits here for a peer that is away: the next look tries again.
+            sleep=lambda _: True,
+        )
+        told = tuple(Unrepeated(sink, judge) for sink in sinks.all)
+        desk = AdviceDesk(judge, ledger, storage, told, clock)
+        desk.recommend()
+        desk.deliver()
+        return replace(judge.answer, advice=desk.advice)
+    finally:
+        storage.close()

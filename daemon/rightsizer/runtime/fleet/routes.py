@@ -1,0 +1,79 @@
+"""What the fleet's service answers in place of a node's page."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+from rightsizer.domain.units import Nanoseconds, format_duration, seconds
+from rightsizer.publish.report.fleet_document import fleet_document
+from rightsizer.publish.web.message import Request, Response
+from rightsizer.publish.web.routes import Route, Site
+from rightsizer.runtime.fleet.answer import FleetAnswer
+from rightsizer.runtime.fleet.form import fleet_form
+
+__all__ = ["FleetRoutes"]
+
+_LOOKS: Final = 3
+"""Looks that may fail one after the other before what is shown counts as too old."""
+_POLICY: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+
+
+class FleetRoutes:
+    """The page, the JSON and the readiness of an estate."""
+
+    def __init__(
+        self,
+        latest: Callable[[], FleetAnswer | None],
+        trouble: Callable[[], str | None],
+        interval_seconds: Callable[[], float],
+        wall_time: Callable[[], Nanoseconds],
+    ) -> None:
+        """Routes over whatever the last look found.
+
+        Args:
+            latest: The last look's answer, `None` before the first.
+            trouble: Why the last look failed, `None` where it did not.
+            interval_seconds: How often it looks.
+            wall_time: The clock that answers are of.
+        """
+        self._latest, self._trouble = latest, trouble
+        self._interval_seconds, self._wall_time = interval_seconds, wall_time
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Where they are served."""
+        return (
+            Route("GET", "/", self._page),
+            Route("GET", "/-/ready", self._ready),
+            Route("GET", "/api/v1/fleet", self._fleet),
+        )
+
+    def _page(self, site: Site, request: Request) -> Response:
+        del site, request
+        answer = self._latest()
+        if answer is None:
+            return Response.of_text(self._why_not_ready() or "", HTTPStatus.SERVICE_UNAVAILABLE)
+        page = fleet_document(fleet_form(answer)).encode()
+        return Response(page, "text/html; charset=utf-8", headers=dict(_POLICY))
+
+    def _fleet(self, site: Site, request: Request) -> Response:
+        del site, request
+        answer = self._latest()
+        return Response.of_json(None if answer is None else fleet_form(answer))
+
+    def _ready(self, site: Site, request: Request) -> Response:
+        del site, request
+        reason = self._why_not_ready()
+        if reason is None:
+            return Response.of_text("ready")
+        return Response.of_text(reason, HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def _why_not_ready(self) -> str | None:
+        answer, trouble = self._latest(), self._trouble()
+        if answer is None:
+            return f"not ready: {trouble or 'the first look at the store is under way'}"
+        age = seconds(self._wall_time() - answer.time)
+        if age > _LOOKS * self._interval_seconds():
+            why = f": {trouble}" if trouble else ""
+            return f"not ready: the last look is {format_duration(age)} old{why}"
+        return None

@@ -1,0 +1,280 @@
+"""A store on loopback with as many GPUs as it is told, which answers in the true shape, quickly.
+
+It keeps nothing: each answer is put together from pieces of text that were made once. What that
+takes is counted, so that a benchmark can tell the store's work from its client's. It knows the
+questions that the source of our own agents asks, and has no samples of anything else.
+"""
+
+import argparse
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+__all__ = ["Estate", "answer", "main"]
+
+_UUIDS: Final = re.compile(r'uuid=~?"([^"]*)"')
+_NAME: Final = re.compile(r"(?:[a-z_]+:)?rightsizer_[a-z_0-9]+(?::[a-z0-9]+)?")
+_FIGURE: Final = re.compile(r'"figure", "([^"]*)"')
+_BY: Final = re.compile(r"max by \(([^)]*)\)")
+_GPUS_A_NODE: Final = 8
+_GPUS_A_JOB: Final = 4
+_VARIANTS: Final = 8
+"""Devices of different variants differ in their values."""
+_EDGES: Final = ("0.0", "0.02", "0.05", "0.1", "0.25", "0.5", "0.65", "0.8", "0.9", "0.95", "1.0")
+_PARTS: Final = {
+    "state": ("productive", "idle_held", "compute_bound"),
+    "cause": ("idle", "headroom"),
+    "condition": ("power_throttled",),
+    "resource": ("compute", "memory", "memory_bandwidth"),
+    "le": (*_EDGES, "+Inf"),
+    "tier": ("profiling",),
+}
+"""What tells the series of one device apart."""
+_NAMES: Final = (
+    *("rightsizer_device_info", "rightsizer_device_up", "rightsizer_device_capacity_ratio"),
+    *("rightsizer_device_telemetry_info", "rightsizer_workload_info"),
+    *("rightsizer_workload_share_ratio", "rightsizer_memory_total_bytes"),
+    *("rightsizer_power_limit_watts", "rightsizer_need_ratio", "rightsizer_saturated_ratio"),
+    "rightsizer_underprovisioned_ratio",
+    *("rightsizer_state_seconds_total", "rightsizer_condition_seconds_total"),
+    *("rightsizer_waste_seconds_total", "rightsizer_waste_joules_total"),
+    *("rightsizer_used_seconds_total", "rightsizer_used_joules_total"),
+    *("rightsizer_energy_joules_total", "rightsizer_memory_used_bytes"),
+    *("rightsizer_gpu_busy_ratio", "rightsizer_sm_active_ratio", "rightsizer_sm_work_ratio"),
+    *("rightsizer_tensor_active_ratio", "rightsizer_dram_active_ratio"),
+    *("rightsizer_pcie_receive_bytes_per_second", "rightsizer_pcie_transmit_bytes_per_second"),
+    *(
+        f"rightsizer_{signal}_distribution_ratio_{end}"
+        for signal in ("gpu_busy", "sm_work", "dram_active")
+        for end in ("bucket", "sum", "count")
+    ),
+)
+"""What the store has; scrapes alone, for that is what costs a client no less than rules do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estate:
+    """As many GPUs, in jobs of four on nodes of eight."""
+
+    gpus: int
+    uuids: tuple[str, ...] = field(default=())
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, gpus: int) -> "Estate":
+        """An estate of a size."""
+        uuids = tuple(f"GPU-00000000-0000-4000-8000-{number:012d}" for number in range(gpus))
+        return cls(gpus, uuids, {uuid: number for number, uuid in enumerate(uuids)})
+
+    def asked(self, promql: str) -> Sequence[str]:
+        """The devices that a question names; all where it names none."""
+        found = _UUIDS.search(promql)
+        if found is None:
+            return self.uuids
+        return [uuid for uuid in found[1].split("|") if uuid in self.numbers]
+
+
+def answer(estate: Estate, path: str, form: dict[str, list[str]]) -> str:
+    """The body of an answer."""
+    promql = form.get("query", [""])[0]
+    if path.endswith("/query_range"):
+        start, end, step = (float(form[name][0]) for name in ("start", "end", "step"))
+        times = [start + step * at for at in range(int((end - start) / step) + 1)]
+        series = _matrix(estate, promql, times, step)
+        kind = "matrix"
+    elif path.endswith("/query"):
+        series, kind = _vector(estate, promql, form.get("time", ["0"])[0]), "vector"
+    else:
+        return '{"status":"success","data":{"version":"2.50.0","application":"Prometheus"}}'
+    inside = ",".join(series)
+    return f'{{"status":"success","data":{{"resultType":"{kind}","result":[{inside}]}}}}'
+
+
+def _matrix(estate: Estate, promql: str, times: list[float], step: float) -> Iterator[str]:
+    uuids = estate.asked(promql)
+    for part in promql.split(" or label_replace("):
+        name = _known(part)
+        if name is None:
+            continue
+        rendered: dict[tuple[int, int], str] = {}
+        for uuid in uuids:
+            number = estate.numbers[uuid]
+            all_labels = list(_labels(part, name, number))
+            for place, labels in enumerate(all_labels):
+                key = number % _VARIANTS, place
+                if key not in rendered:
+                    rendered[key] = _values(name, times, step, key[0], (place, len(all_labels)))
+                yield f'{{"metric":{{"uuid":"{uuid}"{labels}}},{rendered[key]}}}'
+
+
+def _vector(estate: Estate, promql: str, time: str) -> Iterator[str]:
+    if promql.startswith("count by (__name__)"):
+        for name in _NAMES if "uuid=" in promql else ("rightsizer_workload_info",):
+            yield f'{{"metric":{{"__name__":"{name}"}},"value":[{time},"1"]}}'
+    elif promql.startswith(("count(last_over_time(rightsizer", "count(max by (uuid) (rights")):
+        if _known(promql) and "==" not in promql:
+            yield f'{{"metric":{{}},"value":[{time},"{estate.gpus}"]}}'
+    elif promql.startswith("quantile("):
+        yield f'{{"metric":{{}},"value":[{time},"240"]}}'
+    elif promql.startswith("count by (tier)"):
+        yield f'{{"metric":{{"tier":"profiling"}},"value":[{time},"{estate.gpus}"]}}'
+    elif promql.startswith(("max by", "label_replace(", "topk(2", "topk by")):
+        yield from _instants(estate, promql, time)
+
+
+def _instants(estate: Estate, promql: str, time: str) -> Iterator[str]:
+    """Of each device, or each workload, one sample a series."""
+    if "rightsizer_workload_info" in promql:
+        yield from _workloads(estate, promql, time)
+        return
+    uuids = estate.asked(promql)
+    for part in promql.split(" or label_replace("):
+        name = _known(part)
+        for uuid in () if name is None else uuids[: 2 if promql.startswith("topk") else None]:
+            number = estate.numbers[uuid]
+            more = _facts(number) if name == "rightsizer_device_info" else None
+            for place, labels in enumerate([more] if more else _labels(part, name or "", number)):
+                value = _instant(name or "", place, number)
+                yield f'{{"metric":{{"uuid":"{uuid}"{labels}}},"value":[{time},"{value}"]}}'
+
+
+def _workloads(estate: Estate, promql: str, time: str) -> Iterator[str]:
+    asked = re.search(r'workload=~?"([^"]*)"', promql)
+    keys = asked[1].split("|") if asked else None
+    every = range(-(-estate.gpus // _GPUS_A_JOB))
+    for job in every if keys is None else (int(key.rpartition("-")[2]) for key in keys):
+        yield (
+            f'{{"metric":{{"workload":"kubernetes:team/job-{job}","kind":"kubernetes",'
+            f'"class":"{_class(job)}","namespace":"team-{job % 20}","name":"job-{job}",'
+            f'"pod":"job-{job}-0"}},"value":[{time},"1"]}}'
+        )
+
+
+def _class(job: int) -> str:
+    return ("batch", "serving", "batch", "notebook")[job % 4]
+
+
+def _known(part: str) -> str | None:
+    """The first metric that a part of a question is about, if the store has it."""
+    found = _NAME.search(part)
+    return found[0] if found and found[0] in _NAMES else None
+
+
+def _labels(part: str, name: str, number: int) -> Iterator[str]:
+    """What tells a device's series apart, as JSON after the device."""
+    figure = _FIGURE.search(part)
+    ending = f',"figure":"{figure[1]}"' if figure else ""
+    if name == "rightsizer_workload_share_ratio":
+        yield f',"workload":"kubernetes:team/job-{number // _GPUS_A_JOB}"{ending}'
+        return
+    by = _BY.search(part)
+    label = next((each for each in (by[1].split(", ") if by else ()) if each in _PARTS), None)
+    for value in _PARTS[label] if label else ("",):
+        yield f',"{label}":"{value}"{ending}' if label else ending
+
+
+def _facts(number: int) -> str:
+    node = number // _GPUS_A_NODE
+    return (
+        f',"gpu":"{number % _GPUS_A_NODE}","pci_bus_id":"00000000:{number % 8:02X}:00.0",'
+        f'"model":"NVIDIA H100 80GB HBM3","architecture":"Hopper","instance":"node-{node}:19400",'
+        f'"pool":"pool-{node // 16}"'
+    )
+
+
+def _values(
+    name: str, times: list[float], step: float, variant: int, place: tuple[int, int]
+) -> str:
+    """The samples of a series, all but their labels; its place is that of so many."""
+    high, digits = _scale(name, step), 0 if "bytes" in name else 3
+    pairs = (
+        f'[{time:.3f},"{high * _part(name, at + variant, *place):.{digits}f}"]'
+        for at, time in enumerate(times)
+    )
+    return f'"values":[{",".join(pairs)}]'
+
+
+def _part(name: str, moment: int, place: int, places: int) -> float:
+    """What a stretch has of the most there can be; those of one device sum to all of it."""
+    if name in ("rightsizer_workload_share_ratio", "rightsizer_energy_joules_total"):
+        return 1.0
+    first = 0.2 + 0.05 * (moment * 7 % 11)
+    if places == 1 or place == 0:
+        return first
+    return (1.0 - first) / (places - 1)
+
+
+def _scale(name: str, step: float) -> float:
+    if "state_seconds" in name:
+        return step
+    if name.endswith("_seconds_total"):
+        return step / 2
+    if "joules" in name:
+        return step * (400 if "energy" in name else 200)
+    return 80e9 if "memory_used_bytes" in name else 2e9 if "per_second" in name else 1.0
+
+
+def _instant(name: str, place: int, number: int) -> str:
+    if name == "rightsizer_memory_total_bytes":
+        return "85520809984"
+    if name == "rightsizer_power_limit_watts":
+        return "700"
+    if name.endswith("_bucket"):
+        return str(7000 * (place + 1) + number % _VARIANTS)
+    if name in ("rightsizer_need_ratio", "rightsizer_saturated_ratio"):
+        return f"{0.2 + 0.05 * (number % _VARIANTS):.2f}"
+    return "0" if name == "rightsizer_underprovisioned_ratio" else "1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    estate: Estate
+
+    def do_GET(self) -> None:
+        """A question in the address."""
+        parts = urlsplit(self.path)
+        self._reply(parts.path, parse_qs(parts.query))
+
+    def do_POST(self) -> None:
+        """A question in a form."""
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        self._reply(urlsplit(self.path).path, parse_qs(body))
+
+    def log_message(self, *arguments: object) -> None:
+        """Keep quiet."""
+
+    def _reply(self, path: str, form: dict[str, list[str]]) -> None:
+        raw = answer(self.estate, path, form).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until standard input ends; the address is the first line of standard output."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gpus", type=int)
+    handler = type("Handler", (_Handler,), {"estate": Estate.of(parser.parse_args(arguments).gpus)})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1})
+        thread.start()
+        print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
+        sys.stdin.read()
+        server.shutdown()
+        thread.join()
+    used = os.times()
+    print(f"{used.user + used.system:.3f}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,104 @@
+"""The fleet recommender in a cluster: a service or a CronJob, with no more than it needs."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kubernetes_manifests import KUBERNETES, built_from, named
+from rightsizer import __version__
+from rightsizer.cli.fleet import COMMAND
+from rightsizer.config.loader import load_file
+from rightsizer.runtime.fleet.settings import WholeSettings
+
+FLEET: Final = KUBERNETES / "fleet"
+FORMS: Final = {"service": "Deployment", "cron-job": "CronJob"}
+
+
+def template(form: str) -> Any:
+    """The pods' template."""
+    spec = named(built_from(FLEET / form), FORMS[form])["spec"]
+    return (spec["jobTemplate"]["spec"] if form == "cron-job" else spec)["template"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_api_server_would_take_every_object(form: str) -> None:
+    """By the newest schemas of Kubernetes that the package knows; unknown keys are faults."""
+    objects = built_from(FLEET / form)
+    validate = pytest.importorskip(
+        "kubernetes_validate", reason="kubernetes-validate, which has the schemas, is not installed"
+    )
+    for each in objects:
+        validate.validate(each, validate.latest_version(), strict=True)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_pod_has_no_more_than_it_needs(form: str) -> None:
+    """It would run under the strictest pod security: nothing of the host, no token, no root."""
+    pod = template(form)["spec"]
+    (container,) = pod["containers"]
+    context = container["securityContext"]
+
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False
+    assert not [each for each in pod["volumes"] if "hostPath" in each]
+    assert (context["privileged"], context["allowPrivilegeEscalation"]) == (False, False)
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert {"requests", "limits"} == container["resources"].keys()
+    mounted = [each["name"] for each in container["volumeMounts"]]
+    assert sorted(mounted) == sorted(each["name"] for each in pod["volumes"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_its_command_line_is_one_that_the_program_takes(form: str) -> None:
+    """A flag that is renamed is renamed here too."""
+    (container,) = template(form)["spec"]["containers"]
+    name, *given = container["args"]
+    parser = argparse.ArgumentParser()
+    COMMAND.configure(parser)
+    arguments = parser.parse_args(given)
+
+    assert name == COMMAND.name
+    assert arguments.config_file == Path("/etc/rightsizer/rightsizer.yaml")
+    assert arguments.serve is (form == "service")
+    assert arguments.save is (form == "cron-job")
+
+
+def test_the_configuration_loads_and_keeps_what_it_reads_on_the_volume() -> None:
+    """A pod that is replaced goes on with the days that were read and the same ledger."""
+    settings = load_file(WholeSettings, FLEET / "base" / "rightsizer.yaml")
+    for form in FORMS:
+        (container,) = template(form)["spec"]["containers"]
+        state = next(each for each in container["volumeMounts"] if each["name"] == "state")
+        assert str(Path(settings.fleet.path).parent) == state["mountPath"]
+
+
+def test_what_it_may_reach_is_the_store_and_no_more() -> None:
+    """Names, and the port of the store's address."""
+    objects = built_from(FLEET / "service")
+    settings = load_file(WholeSettings, FLEET / "base" / "rightsizer.yaml")
+    policy = named(objects, "NetworkPolicy")["spec"]
+    ports = {port["port"] for rule in policy["egress"] for port in rule["ports"]}
+
+    assert ports == {53, int(settings.fleet.store.url.rpartition(":")[2])}
+    labels = template("service")["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert named(objects, "Service")["spec"]["selector"].items() <= labels.items()
+
+
+def test_there_is_never_a_second_writer() -> None:
+    """Neither beside an old pod while a new one starts, nor beside a look that takes long."""
+    deployment = named(built_from(FLEET / "service"), "Deployment")["spec"]
+    job = named(built_from(FLEET / "cron-job"), "CronJob")["spec"]
+
+    assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
+    assert job["concurrencyPolicy"] == "Forbid"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_image_is_of_this_version(form: str) -> None:
+    """A manifest of this release starts this release."""
+    (container,) = template(form)["spec"]["containers"]
+    assert container["image"].endswith(f":{__version__}")

@@ -1,0 +1,145 @@
+"""A generated estate in real stores: which planted faults `rightsizer fleet` finds, by source.
+
+Both stores are filled with the same fourteen days and asked the same; what the nodes' own agents
+say of the same GPUs stands beside.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Final
+
+from estate.agents import agent_findings, whole_jobs
+from estate.command import Answer, ask_fleet
+from estate.dcgm import dcgm_runs
+from estate.kube import kube_runs
+from estate.layout import LARGE, Layout
+from estate.life import Life, live
+from estate.own import own_runs
+from estate.series import Counters
+from estate.stores import Source, filled_prometheus, filled_victoria
+from estate.truth import Metrics, Score, planted_in, score
+from evaluation.options import Options
+from measured import table
+from prometheus_server import Prometheus
+from rightsizer.domain.finding import Finding
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.telemetry.simulated.source import DEFAULT_START
+
+__all__ = ["DAYS", "START", "STORES", "evaluate", "same_verdicts", "sources_of", "verdicts"]
+
+DAYS: Final = 14
+START: Final = DEFAULT_START // NANOSECONDS_PER_SECOND
+STORES: Final[Mapping[str, Callable[..., AbstractContextManager[Prometheus]]]] = {
+    "Prometheus": filled_prometheus,
+    "VictoriaMetrics": filled_victoria,
+}
+
+_METRICS: Final = (Metrics.OWN, Metrics.DCGM)
+"""What rules record of the first is the same to a client, and twice the time here."""
+
+Verdict = tuple[str, str, tuple[str, ...], str]
+"""An id, which holds the rounded target too; a finding, its reasons, an action."""
+
+
+def evaluate(_: Options) -> Iterator[str]:
+    """All of it, of the estate of a hundred GPUs."""
+    began = time.perf_counter()
+    life = live(LARGE, DAYS, START)
+    yield (
+        f"{LARGE.size} GPUs on {len(LARGE.machines)} nodes over {DAYS} days, a sample of each "
+        f"series every five minutes.\n"
+    )
+    answers: dict[tuple[Metrics, str], Answer] = {}
+    for metrics in _METRICS:
+        for store, filled in STORES.items():
+            with filled(life, *sources_of(life, metrics)) as server:
+                answers[metrics, store] = ask_fleet(server.url, life.end)
+    scores = {key: score(LARGE, key[0], answer.findings) for key, answer in answers.items()}
+    yield table(_found(LARGE, scores), ("planted", *(f"{m}, {s}" for m, s in scores))) + "\n"
+    yield table(
+        _figures(scores, answers), ("metrics", "store", "found", "wrong", "wall", "queries")
+    )
+    for (metrics, store), each in scores.items():
+        for wrong in each.wrong:
+            yield f"\nWrong, from {metrics} in {store}: {wrong}."
+    yield "\n" + table(
+        _agreement(answers), ("metrics", "said by both stores alike", "by one alone")
+    )
+    yield "\n" + table(
+        _beside_agents(answers, agent_findings(LARGE, DAYS, life.end)),
+        ("metrics", "said by node and fleet alike", "by the node alone", "by the fleet alone"),
+    )
+    yield f"\nAll of this took {time.perf_counter() - began:.0f} s.\n"
+
+
+def sources_of(life: Life, metrics: Metrics) -> tuple[Source, ...]:
+    """What a store has of the estate, counters from 0."""
+    if metrics is Metrics.DCGM:
+        return partial(dcgm_runs, life, Counters()), partial(kube_runs, life)
+    own = partial(own_runs, life, Counters(), records=metrics is Metrics.RULES)
+    return own, partial(kube_runs, life)
+
+
+def verdicts(findings: Iterable[Mapping[str, Any]]) -> frozenset[Verdict]:
+    """What two stores must agree on."""
+    return frozenset(
+        (each["id"], each["finding"], tuple(each["reasons"]), each["action"]) for each in findings
+    )
+
+
+def same_verdicts(
+    ones: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
+) -> tuple[frozenset[Verdict], frozenset[Verdict]]:
+    """Those that both have, and those that one of them has."""
+    first, second = verdicts(ones), verdicts(others)
+    return first & second, first ^ second
+
+
+def _found(
+    layout: Layout, scores: Mapping[tuple[Metrics, str], Score]
+) -> Iterator[tuple[str, ...]]:
+    for planted in planted_in(layout, Metrics.OWN):
+        cells = (
+            ("yes" if planted in each.found else "no") if metrics in planted.needs else "not seen"
+            for (metrics, _), each in scores.items()
+        )
+        yield planted.what, *cells
+
+
+def _figures(
+    scores: Mapping[tuple[Metrics, str], Score], answers: Mapping[tuple[Metrics, str], Answer]
+) -> Iterator[tuple[str, ...]]:
+    for (metrics, store), each in scores.items():
+        answer, all_of_it = answers[metrics, store], len(each.found) + len(each.missed)
+        yield (
+            *(str(metrics), store, f"{len(each.found)} of {all_of_it}", str(len(each.wrong))),
+            *(f"{answer.wall_seconds:.1f} s", str(answer.form["use"]["queries"])),
+        )
+
+
+def _agreement(answers: Mapping[tuple[Metrics, str], Answer]) -> Iterator[tuple[str, ...]]:
+    for metrics in _METRICS:
+        found = (answers[metrics, store].findings for store in STORES)
+        both, one = same_verdicts(*found)
+        yield str(metrics), str(len(both)), str(len(one))
+
+
+def _beside_agents(
+    answers: Mapping[tuple[Metrics, str], Answer], nodes: Mapping[str, tuple[Finding, ...]]
+) -> Iterator[tuple[str, ...]]:
+    """Of jobs that one node has all of, by the rules that both have."""
+    whole = whole_jobs(LARGE)
+    said = [each for findings in nodes.values() for each in findings if each.workload in whole]
+    of_nodes = {(each.id, str(each.action)) for each in said}
+    for metrics in _METRICS:
+        findings = answers[metrics, "Prometheus"].findings
+        rules = {each.rule for each in said} | {each["rule"] for each in findings}
+        of_fleet = {
+            (each["id"], each["action"])
+            for each in findings
+            if each["workload"] in whole and each["rule"] in rules
+        }
+        counts = (of_nodes & of_fleet, of_nodes - of_fleet, of_fleet - of_nodes)
+        yield str(metrics), *(str(len(count)) for count in counts)

@@ -1,0 +1,36 @@
+"""The settings of the C library's heap."""
+
+from types import SimpleNamespace
+
+from rightsizer.runtime.heap import keep_compact
+
+
+class _Library:
+    """A C library with `mallopt`, which notes what it is asked for."""
+
+    def __init__(self, answer: int) -> None:
+        self.answer, self.asked = answer, dict[int, int]()
+
+    def mallopt(self, name: int, value: int) -> int:
+        """Take a setting."""
+        self.asked[name] = value
+        return self.answer
+
+
+def test_there_is_one_arena_and_thresholds_that_stay() -> None:
+    """All three settings of malloc.h are set: `M_ARENA_MAX` and both thresholds."""
+    library = _Library(1)
+    assert keep_compact(library)
+    assert library.asked == {-8: 1, -3: 65536, -1: 65536}
+
+
+def test_a_c_library_that_refuses_is_told_apart() -> None:
+    """Each is asked for all the same."""
+    library = _Library(0)
+    assert not keep_compact(library)
+    assert len(library.asked) == 3
+
+
+def test_a_c_library_without_such_settings_is_left_alone() -> None:
+    """As musl."""
+    assert not keep_compact(SimpleNamespace())
