@@ -5,6 +5,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.accounting.shared import shared
 from rightsizer.domain.block import Blocks
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
@@ -73,5 +74,5 @@ class BlockRing:
     def _pack(self) -> None:
         if self._running:
             data = zlib.compress(Blocks.joined(self._running).columns())
-            self._days.append(_PackedDay(self._day, data))
+            self._days.append(_PackedDay(self._day, shared(data)))
             self._running = []

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
+from operator import gt
 from typing import Final
 
 from rightsizer.accounting.recollection import Recollection
@@ -54,6 +56,7 @@ class RememberedPast:
         self._trends: dict[Measure, Trend | None] = {}
         self._peaks: dict[tuple[Blocks, Measure], tuple[Sequence[float], float]] = {}
         """Those that are known, and how many independent ones they are worth."""
+        self._samples: dict[tuple[Blocks, Measure], float] = {}
 
     @cached_property
     def window(self) -> Window | None:
@@ -78,8 +81,11 @@ class RememberedPast:
 
     def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
         """How many independent means of five minutes some blocks are worth."""
-        series = blocks.series(measure)
-        return effective_samples(grid(series, series.means))
+        key = (blocks, measure)
+        if key not in self._samples:
+            series = blocks.series(measure)
+            self._samples[key] = effective_samples(grid(series, series.means))
+        return self._samples[key]
 
     def exceedance(self, blocks: Blocks, measure: Measure, capacity: float) -> Exceedance | None:
         """In how many of some blocks the peak was beyond a capacity; `None` without any."""
@@ -87,7 +93,7 @@ class RememberedPast:
         if not known:
             return None
         return Exceedance(
-            share=sum(peak > capacity for peak in known) / len(known),
+            share=sum(map(gt, known, repeat(capacity))) / len(known),
             blocks=len(known),
             effective_blocks=effective,
         )

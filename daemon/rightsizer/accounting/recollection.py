@@ -1,6 +1,7 @@
 """Any span of the past, answered from windows of five minutes, hours and days."""
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -36,8 +37,8 @@ class _Span:
     end: Nanoseconds
     whole_end: Nanoseconds
     """The end for windows that must lie in the span as a whole."""
-    fine_hours: frozenset[Nanoseconds]
-    """The hours that can be divided."""
+    fine_hours: AbstractSet[Nanoseconds]
+    """The hours of it, and around its end, that can be divided."""
 
     def holds(self, slot: Nanoseconds, grain: Nanoseconds) -> bool:
         """Whether all of a window lies in the span."""
@@ -48,11 +49,9 @@ class _Span:
         is_edge = slot not in self.fine_hours and self.start <= slot < self.end
         return is_edge or self.holds(slot, HOUR)
 
-    def takes_fine(self, slot: Nanoseconds) -> bool:
-        """Whether five minutes count that are not in an hour which does."""
-        hour = slot - slot % HOUR
-        is_kept = hour in self.fine_hours and self.start <= slot < self.end
-        return is_kept and not self.holds(hour, HOUR)
+    def divided_hours(self) -> set[Nanoseconds]:
+        """The hours that do not count as a whole, whose five minutes may."""
+        return {hour for hour in self.fine_hours if not self.holds(hour, HOUR)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +90,8 @@ class Recollection:
         builder = WindowBuilder(self.uuid, keeps_blocks=False)
         # The running hour may stand for itself where the span goes on to where it ends so far.
         whole_end = end if end < self._last() else end + DAY
-        hours = {slot - slot % HOUR for slot in self.fine.slots}
-        fine_hours = frozenset(hour for hour in hours if hour >= self.fine_since)
+        first, after = max(start, self.fine_since), end + HOUR
+        fine_hours = {slot - slot % HOUR for slot in self.fine.slots if first <= slot < after}
         for window in self._cover(_Span(start, end, whole_end, fine_hours)):
             builder.merge(window)
         return replace(builder.window(), blocks=self.blocks(start, end))
@@ -115,8 +114,9 @@ class Recollection:
                 yield decode(self.uuid, form)
         if self.open_hour is not None and span.takes_hour(self.open_hour.slot):
             yield self.open_hour.window
+        divided = span.divided_hours()
         for slot, form in self.fine.between(span.start, span.end):
-            if span.takes_fine(slot):
+            if slot - slot % HOUR in divided:
                 yield decode(self.uuid, form)
         if self.open_fine is not None and span.start <= self.open_fine.slot < span.end:
             yield self.open_fine.window

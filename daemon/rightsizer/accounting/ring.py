@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rightsizer.accounting.builder import WindowBuilder
+from rightsizer.accounting.shared import shared
 from rightsizer.accounting.window_form import decode, encode
 from rightsizer.domain.block import Blocks
 from rightsizer.domain.units import Nanoseconds
@@ -63,7 +64,7 @@ class Ring:
     def append(self, window: Window, slot: Nanoseconds) -> None:
         """Add a window; what is too old by then goes."""
         self._slots.append(slot)
-        self._forms.append(encode(replace(window, blocks=Blocks())))
+        self._forms.append(shared(encode(replace(window, blocks=Blocks()))))
         self._end = window.end
         if self._summed:
             self._sum.merge(window)

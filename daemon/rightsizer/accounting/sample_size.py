@@ -1,6 +1,6 @@
 """How many independent values a series is worth whose neighbors resemble each other."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import mul
 from typing import Final
 
@@ -54,16 +54,13 @@ class _Series:
         # What is left of equal values is rounding.
         is_constant = not found or max(found) - min(found) <= 1e-12 * max(1.0, abs(mean))
         self._deviations = [0.0 if value is None else value - mean for value in values]
-        self._is_known = [value is not None for value in values]
-        self._is_whole = self.known == len(values)
-        total = sum(each * each for each in self._deviations)
+        self._known_bits = _known_bits(values)
+        total = sum(map(mul, self._deviations, self._deviations))
         self.variance = 0.0 if is_constant else total / self.known
 
     def pairs(self, lag: int) -> int:
         """How many values are known together with the one some places before."""
-        if self._is_whole:
-            return max(0, self.known - lag)
-        return sum(map(mul, self._is_known, self._is_known[lag:]))
+        return (self._known_bits & self._known_bits >> lag).bit_count()
 
     def autocorrelation(self, lag: int) -> float:
         """Of the pairs that are known; 0 where none are."""
@@ -76,3 +73,8 @@ class _Series:
     def weighed(self, lag: int) -> float:
         """Smaller where there are fewer pairs, as is usual, lest a sum over lags be noise."""
         return self.autocorrelation(lag) * (1.0 - lag / len(self._deviations))
+
+
+def _known_bits(values: Iterable[float | None]) -> int:
+    """A bit for each value, so that all pairs of a lag are counted at once."""
+    return int("".join("0" if value is None else "1" for value in values) or "0", 2)

@@ -95,16 +95,17 @@ def grid(series: Series, values: Sequence[float]) -> Sequence[float | None]:
     numbers = series.numbers
     if not numbers or numbers[-1] - numbers[0] + 1 == len(numbers):
         return values
-    return _spread(zip(numbers, values, strict=True))
+    return _spread(numbers, values)
 
 
 def hourly_means(series: Series) -> list[float | None]:
     """The means of hours, by known time, from the first that is known to the last."""
-    return _spread(
-        (hour, weighted(part) / known)
+    means = {
+        hour: weighted(part) / known
         for hour, part in series.parts(_HOUR)
         if (known := sum(part.known_seconds))
-    )
+    }
+    return _spread(tuple(means), means.values())
 
 
 def weighted(series: Series) -> float:
@@ -148,12 +149,12 @@ def _hour_shape(hours: Sequence[_Hour]) -> HourShape:
     )
 
 
-def _spread(values: Iterable[tuple[int, float]]) -> list[float | None]:
+def _spread(places: Sequence[int], values: Iterable[float]) -> list[float | None]:
     """Values by ascending place, with `None` at the places between that have none."""
-    found: list[float | None] = []
-    first = None
-    for place, value in values:
-        first = place if first is None else first
-        found.extend([None] * (place - first - len(found)))
-        found.append(value)
+    if not places:
+        return []
+    first = places[0]
+    found: list[float | None] = [None] * (places[-1] - first + 1)
+    for place, value in zip(places, values, strict=True):
+        found[place - first] = value
     return found

@@ -1,6 +1,8 @@
 """The windows of one device: any span of its past, the exported ones, and the day's strip."""
 
 from collections import deque
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from rightsizer.accounting.block_builder import measured
@@ -9,6 +11,7 @@ from rightsizer.accounting.ladder import Ladder, split
 from rightsizer.accounting.recollection import DAY, FINE_SPAN, Recollection
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.report import StripCell
+from rightsizer.domain.state import State
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.window import Window
 
@@ -84,4 +87,10 @@ class DeviceWindows:
 
 
 def _cell(window: Window) -> StripCell:
-    return StripCell(window.start, window.end, window.states)
+    return StripCell(window.start, window.end, _shared_states(tuple(window.states.items())))
+
+
+@lru_cache(maxsize=256)
+def _shared_states(states: tuple[tuple[State, Nanoseconds], ...]) -> Mapping[State, Nanoseconds]:
+    # Most cells are of one state from end to end, and a table takes more room than its cell.
+    return dict(states)

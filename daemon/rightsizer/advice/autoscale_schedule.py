@@ -1,14 +1,15 @@
 """How many replicas to have at which hour, and what that would have cost on the recorded days."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import gt
 from typing import Final
 
 from rightsizer.advice.replica_load import ReplicaLoad
 from rightsizer.domain.block import BLOCK_SPAN
 from rightsizer.domain.settings import setting
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 
 __all__ = ["Outcome", "ScalingSettings", "Schedule", "followed", "replicas_for", "schedule"]
 
@@ -110,42 +111,48 @@ def replicas_for(needed: int, size: int, settings: ScalingSettings) -> int:
 
 def followed(load: ReplicaLoad, settings: ScalingSettings) -> Outcome:
     """An autoscaler that follows the load; where it cannot look back it keeps what is there."""
-    needed = dict(zip(load.starts, load.needed, strict=True))
-    lag = _blocks(settings.lag_seconds) * BLOCK_SPAN
     back = _blocks(settings.lookback_seconds)
-
-    def replicas(start: Nanoseconds) -> int:
-        seen = [needed.get(start - lag - each * BLOCK_SPAN) for each in range(back)]
-        known = [each for each in seen if each is not None]
-        return load.size if len(known) < back else replicas_for(max(known), load.size, settings)
-
-    return _outcome(load, replicas)
+    before = back - 1 + _blocks(settings.lag_seconds)
+    places = [(start - load.starts[0]) // BLOCK_SPAN for start in load.starts]
+    # What was not seen may have needed all of them.
+    seen = [load.size] * (before + places[-1] + 1)
+    for place, needed in zip(places, load.needed, strict=True):
+        seen[before + place] = needed
+    most = list(map(max, zip(*(seen[at:] for at in range(back)), strict=False)))
+    enough = {needed: replicas_for(needed, load.size, settings) for needed in set(most)}
+    return _outcome(load, [enough[most[place]] for place in places])
 
 
 def schedule(load: ReplicaLoad, settings: ScalingSettings, *, is_weekly: bool = False) -> Schedule:
     """Replicas by the hour: what is enough for the most that any day, or week, needed then."""
     hours = 7 * _DAY_HOURS if is_weekly else _DAY_HOURS
-    lookback = settings.lookback_seconds
     by_period: dict[int, dict[int, int]] = {}
-    for start, needed in zip(load.starts, load.needed, strict=True):
-        for at in dict.fromkeys((start, start + round(lookback * NANOSECONDS_PER_SECOND))):
-            period, hour = _place(at, hours)
-            most = by_period.setdefault(period, {})
-            most[hour] = max(most.get(hour, 0), needed)
-    periods = {_place(start, hours)[0] for start in load.starts}
+    for number, needed in _most_by_hour(load, nanoseconds(settings.lookback_seconds)).items():
+        period, hour = _place(number, hours)
+        by_period.setdefault(period, {})[hour] = needed
+    numbers = [start // _HOUR for start in load.starts]
+    places = {number: _place(number, hours) for number in numbers}
+    periods = {period for period, _ in places.values()}
 
     def replicas(left_out: int | None) -> tuple[int, ...]:
         days = [most for period, most in by_period.items() if period != left_out]
         return tuple(_of_hour(hour, days, load.size, settings) for hour in range(hours))
 
     plans = {each: replicas(each if len(periods) > 1 else None) for each in periods}
-
-    def planned(start: Nanoseconds) -> int:
-        period, hour = _place(start, hours)
-        return plans[period][hour]
-
-    outcome = _outcome(load, planned)
+    planned = {number: plans[period][hour] for number, (period, hour) in places.items()}
+    outcome = _outcome(load, [planned[number] for number in numbers])
     return Schedule(replicas(None), outcome, len(periods), settings.lag_seconds)
+
+
+def _most_by_hour(load: ReplicaLoad, lookback: Nanoseconds) -> dict[int, int]:
+    """The most that each hour, by its number, had to have there: what was needed stays for long."""
+    most: dict[int, int] = {}
+    for later in (0, lookback):
+        for start, needed in zip(load.starts, load.needed, strict=True):
+            number = (start + later) // _HOUR
+            if needed >= most.get(number, 0):
+                most[number] = needed
+    return most
 
 
 def _of_hour(
@@ -159,20 +166,21 @@ def _of_hour(
     return min(size, math.ceil(replicas_for(max(seen), size, settings) / step) * step)
 
 
-def _outcome(load: ReplicaLoad, replicas: Callable[[Nanoseconds], int]) -> Outcome:
+def _outcome(load: ReplicaLoad, replicas: Iterable[int]) -> Outcome:
+    """With so many replicas in each five minutes, as far as they were there."""
+    given = list(map(min, load.held, replicas))
     block = seconds(BLOCK_SPAN)
-    held = scaled = short = 0.0
-    for start, there, needed in zip(load.starts, load.held, load.needed, strict=True):
-        given = min(there, replicas(start))
-        held += there * block
-        scaled += given * block
-        short += block if needed > given else 0.0
-    return Outcome(held, scaled, short, len(load.starts) * block)
+    return Outcome(
+        held_seconds=sum(load.held) * block,
+        scaled_seconds=sum(given) * block,
+        short_seconds=sum(map(gt, load.needed, given)) * block,
+        known_seconds=len(load.starts) * block,
+    )
 
 
-def _place(start: Nanoseconds, hours: int) -> tuple[int, int]:
-    number = start // _HOUR + (_EPOCH_HOUR if hours > _DAY_HOURS else 0)
-    return divmod(number, hours)
+def _place(number: int, hours: int) -> tuple[int, int]:
+    """Day and hour of the day, or week and hour of the week, of an hour since the epoch."""
+    return divmod(number + (_EPOCH_HOUR if hours > _DAY_HOURS else 0), hours)
 
 
 def _blocks(duration_seconds: float) -> int:

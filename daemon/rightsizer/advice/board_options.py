@@ -15,6 +15,7 @@ from rightsizer.catalogue.precision import Precision
 from rightsizer.domain.finding import Action, Case, Option
 from rightsizer.domain.state import Resource
 from rightsizer.sizing.place import Place
+from rightsizer.sizing.profile import Profile
 from rightsizer.sizing.projection import Projection, project
 
 __all__ = ["faster_boards", "larger_boards", "lighter_boards", "smaller_boards"]
@@ -26,10 +27,15 @@ _ROOM: Final = 1.2
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     place: Place
-    projection: Projection
-    """Of the device that slows down most."""
     capacities: dict[Resource, float]
     """Over the present board's."""
+    profiles: tuple[Profile, ...]
+    """Of all devices, where they are now."""
+
+    def projection(self) -> Projection:
+        """Of the device that slows down most. It takes longer than all else that is asked."""
+        projections = [project(each, self.place) for each in self.profiles]
+        return max(projections, key=lambda each: each.time_ratio.value)
 
 
 def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
@@ -40,8 +46,8 @@ def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
     slowest = market.settings.tolerated_slowdown_ratio
 
     def is_smaller(each: _Candidate, present: Place) -> bool:
-        is_enough = _holds(case, each) and _is_as_good(each, slowest)
-        return is_enough and _is_cheaper(each, present, market)
+        is_cheaper = _is_cheaper(each, present, market)
+        return is_cheaper and _holds(case, each) and _is_as_good(each, slowest)
 
     return ranked(_cheapest(case, market, is_smaller))
 
@@ -60,8 +66,8 @@ def lighter_boards(case: Case, market: Market, slowest_ratio: float) -> tuple[Op
         return (
             each.capacities[Resource.MEMORY] < 1.0
             and _holds(case, each, (Resource.MEMORY,))
-            and _is_as_good(each, slowest_ratio)
             and _is_cheaper(each, present, market)
+            and _is_as_good(each, slowest_ratio)
         )
 
     return ranked(_cheapest(case, market, is_lighter))
@@ -73,7 +79,7 @@ def larger_boards(case: Case, market: Market) -> tuple[Option, ...]:
         case,
         market,
         lambda each, _: (
-            each.capacities[Resource.MEMORY] >= _ROOM and each.projection.time_ratio.value <= 1.0
+            each.capacities[Resource.MEMORY] >= _ROOM and each.projection().time_ratio.value <= 1.0
         ),
     )
 
@@ -83,11 +89,7 @@ def faster_boards(case: Case, market: Market) -> tuple[Option, ...]:
     return _cheapest(
         case,
         market,
-        lambda each, _: (
-            each.projection.fits is not False
-            and each.capacities[Resource.MEMORY] >= 1.0
-            and each.projection.time_ratio.value * _ROOM <= 1.0
-        ),
+        lambda each, _: each.capacities[Resource.MEMORY] >= 1.0 and _is_clearly_faster(each),
     )
 
 
@@ -103,8 +105,13 @@ def _cheapest(
 
 
 def _is_as_good(candidate: _Candidate, slowest_ratio: float) -> bool:
-    projection = candidate.projection
+    projection = candidate.projection()
     return projection.fits is not False and projection.time_ratio.value <= slowest_ratio
+
+
+def _is_clearly_faster(candidate: _Candidate) -> bool:
+    projection = candidate.projection()
+    return projection.fits is not False and projection.time_ratio.value * _ROOM <= 1.0
 
 
 def _is_cheaper(candidate: _Candidate, present: Place, market: Market) -> bool:
@@ -121,14 +128,12 @@ def _place(case: Case, market: Market) -> Place | None:
 
 def _candidates(case: Case, market: Market, present: Place) -> Iterator[_Candidate]:
     profiles = [measured_profile(case, at, market) for at in range(len(case.devices))]
-    known = [each for each in profiles if each is not None]
+    known = tuple(each for each in profiles if each is not None)
     if len(known) < len(profiles):
         return
     for board in market.others(present.board):
         place = market.place(board)
-        projections = [project(each, place) for each in known]
-        slowest = max(projections, key=lambda each: each.time_ratio.value)
-        yield _Candidate(place, slowest, _capacities(present, place))
+        yield _Candidate(place, _capacities(present, place), known)
 
 
 def _capacities(present: Place, place: Place) -> dict[Resource, float]:
@@ -177,4 +182,4 @@ def _option(case: Case, market: Market, candidate: _Candidate) -> Option:
         action=Action.CHANGE_GPU_TYPE,
         savings=replaced(case, market, dollars, "" if cost is None else cost.date),
     )
-    return costing(projected(option, candidate.projection), dollars)
+    return costing(projected(option, candidate.projection()), dollars)

@@ -120,26 +120,28 @@ def pairings(case: Case, settings: ColocationSettings) -> tuple[Pairing, ...]:
 
 def _pairing(case: Case, other: Case, settings: ColocationSettings) -> Pairing | None:
     total = case.devices[0].memory_total_bytes
-    memory = _sums(case, other, Measure.MEMORY_BYTES).peaks
-    busy = _aligned(case, other, Measure.BUSY)
-    aligned = len(busy[0].numbers)
-    if not total or min(len(memory), aligned) < settings.minimum_aligned_blocks:
+    _, memory = _sums(case, other, Measure.MEMORY_BYTES)
+    if not total or len(memory) < settings.minimum_aligned_blocks:
         return None
     memory_ratio = max(memory) / total
     if memory_ratio > settings.memory_ratio:
         return None
+    busy = _aligned(case, other, Measure.BUSY)
+    aligned = len(busy[0].numbers)
+    if aligned < settings.minimum_aligned_blocks:
+        return None
     risks, means = {}, {}
     samples = min(case.effective_samples(), other.effective_samples())
     for resource, measure in _MEASURES.items():
-        sums = _sums(case, other, measure)
-        if not sums.peaks:
+        sums, peaks = _sums(case, other, measure)
+        if not peaks:
             if resource is Resource.COMPUTE:
                 risks[str(resource)] = Risk.UNKNOWN
             continue
-        count = len(sums.peaks)
-        beyond = sum(peak > 1.0 for peak in sums.peaks) / count
+        count = len(peaks)
+        beyond = sum(peak > 1.0 for peak in peaks) / count
         risks[str(resource)] = risk_of(beyond, min(samples, count)).risk
-        means[str(resource)] = round(sum(sums.means) / count, 4)
+        means[str(resource)] = round(sum(sums) / count, 4)
     lesser = map(min, busy[0].means, busy[1].means)
     both = sum(mean >= settings.busy_ratio for mean in lesser) / aligned
     return Pairing(
@@ -158,15 +160,10 @@ def _namespace(case: Case) -> str:
     return case.workload.namespace if case.workload else ""
 
 
-def _sums(case: Case, other: Case, measure: Measure) -> Series:
-    """Of both, where both are known."""
+def _sums(case: Case, other: Case, measure: Measure) -> tuple[list[float], list[float]]:
+    """The means and the peaks of both together, where both are known."""
     mine, theirs = _aligned(case, other, measure)
-    return Series(
-        mine.numbers,
-        list(map(min, mine.known_seconds, theirs.known_seconds)),
-        list(map(add, mine.means, theirs.means)),
-        list(map(add, mine.peaks, theirs.peaks)),
-    )
+    return list(map(add, mine.means, theirs.means)), list(map(add, mine.peaks, theirs.peaks))
 
 
 def _aligned(case: Case, other: Case, measure: Measure) -> tuple[Series, Series]:

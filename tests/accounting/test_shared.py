@@ -1,0 +1,90 @@
+"""What is kept once, though several remember it."""
+
+from datetime import timedelta
+from itertools import chain
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readings import DAY, EPOCH, HOUR, MINUTE, entry, workload
+from rightsizer.accounting.ladder import Ladder
+from rightsizer.accounting.recollection import Recollection
+from rightsizer.accounting.shared import shared
+from rightsizer.accounting.windows import DeviceWindows
+from rightsizer.accounting.workloads import Workloads
+from rightsizer.domain.block import Measure
+from rightsizer.domain.entry import Entry
+from rightsizer.domain.state import State
+from rightsizer.domain.workload import Holding
+
+JOB: Final = workload("job")
+QUARTER: Final = int(timedelta(minutes=15).total_seconds())
+
+
+def forms(recollection: Recollection) -> list[bytes]:
+    """All closed windows that are remembered, as they are kept."""
+    rings = (recollection.fine, recollection.hours, recollection.days)
+    return list(chain.from_iterable(ring.forms for ring in rings))
+
+
+def quarters(hours: int, uuid: str = "GPU-0") -> list[Entry]:
+    """Stretches of a quarter of an hour, each in another state than the one before."""
+    states = (State.PRODUCTIVE, State.HOST_BOUND)
+    return [
+        entry(at * QUARTER, (at + 1) * QUARTER, states[at % 2], uuid=uuid)
+        for at in range(4 * hours)
+    ]
+
+
+@given(st.lists(st.binary(max_size=3), max_size=400))
+def test_it_is_always_the_same_bytes(found: list[bytes]) -> None:
+    """Whatever was shared before, and however much."""
+    assert [shared(data) for data in found] == found
+
+
+def test_equal_bytes_are_one_object() -> None:
+    """Made apart, kept together."""
+    first, second = (bytes(bytearray(b"a window")) for _ in range(2))
+    assert first is not second
+    assert shared(first) is shared(second)
+
+
+def test_a_workload_on_one_device_takes_no_room_for_its_windows() -> None:
+    """Five minutes, hours and days of it are the device's own."""
+    device, workloads = DeviceWindows("GPU-0"), Workloads()
+    for each in quarters(hours=50):
+        device.add(each)
+        workloads.post({"GPU-0": (Holding(JOB, 1.0),)}, [each])
+    remembered = workloads.recollection(JOB.key)
+    assert remembered is not None
+    mine, its = forms(device.recollection()), forms(remembered)
+    assert len(mine) > 600
+    assert [id(form) for form in mine] == [id(form) for form in its]
+
+
+def test_days_of_blocks_are_one_object_too() -> None:
+    """Two that measured the same keep the same packed days."""
+    ladders = [Ladder("GPU-0"), Ladder("workload:job")]
+    for at in range(EPOCH, EPOCH + 3 * DAY, HOUR):
+        for ladder in ladders:
+            ladder.go_to(at)
+            ladder.add(entry((at - EPOCH) / 1e9, (at - EPOCH + 5 * MINUTE) / 1e9))
+            ladder.measure({Measure.BUSY: 0.5}, 5 * MINUTE)
+    one, other = (ladder.recollection().remembered.days for ladder in ladders)
+    assert len(one) == 2
+    assert all(mine.data is its.data for mine, its in zip(one, other, strict=True))
+
+
+def test_cells_of_one_state_share_it() -> None:
+    """A calm day's strip is one table; what each cell says stays its own."""
+    device = DeviceWindows("GPU-0")
+    for each in quarters(hours=24):
+        device.add(each)
+    cells = device.strip(EPOCH + DAY)
+    assert len({id(cell.states) for cell in cells[:-1]}) == 2
+    assert {cell.end - cell.start for cell in cells} == {5 * MINUTE}
+    assert {state for cell in cells for state in cell.states} == {
+        State.PRODUCTIVE,
+        State.HOST_BOUND,
+    }
