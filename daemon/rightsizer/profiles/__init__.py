@@ -1,0 +1,1 @@
+"""What profilers write, read into one model."""

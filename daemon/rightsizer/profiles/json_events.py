@@ -1,0 +1,179 @@
+"""Events of a trace in Chrome's JSON format, one by one, however long the file is."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from rightsizer.domain.errors import ProfileError
+from rightsizer.profiles.json_window import JsonWindow
+from rightsizer.profiles.packed import Unpacked
+from rightsizer.profiles.reader import ReadLimits
+
+__all__ = ["Event", "JsonEvents"]
+
+Event: TypeAlias = dict[str, Any]
+
+_EVENTS: Final = "traceEvents"
+_KEY_MAXIMUM: Final = 2**16
+"""Characters of a top-level key, which are words."""
+_READ_ON: Final = 2**18
+"""Characters that are read or built at once."""
+_BETWEEN: Final = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
+
+
+class JsonEvents:
+    """Yields the events of a file, and holds the few top-level values that were asked for.
+
+    Numbers with a fraction are `Decimal`: microseconds since 1970 with three places are more than
+    a float holds. What stands outside the events and was not asked for is never built.
+    """
+
+    def __init__(self, path: Path, limits: ReadLimits, keep: Collection[str] = ()) -> None:
+        self._path = path
+        self._limits = limits
+        self._keep = frozenset(keep)
+        self._decode = json.JSONDecoder(parse_float=Decimal).raw_decode
+        self.values: dict[str, Any] = {}
+        """Top-level values by key; whole once all events were taken."""
+        self.unread: Counter[str] = Counter()
+        """Events that could not be built, by what is wrong with them."""
+        self.count = 0
+        """Events so far."""
+        self.fault = ""
+        """Where and how the file broke off; empty where it is whole."""
+        self._has_events = False
+
+    def __iter__(self) -> Iterator[Event]:
+        """Every event that is an object.
+
+        Raises:
+            ProfileError: the file is no such trace, or asks for more than it may.
+        """
+        with Unpacked(self._path, self._limits) as file:
+            window = JsonWindow(file.read)
+            yield from self._top(window)
+            if file.is_torn:
+                self.fault = f"its packed data breaks off after {window.place} characters"
+        if not self._has_events:
+            raise ProfileError(
+                f"{self._path.name}: no list '{_EVENTS}' in it"
+                f"{', and ' + self.fault if self.fault else ''}; name a trace that is whole"
+            )
+
+    def _top(self, window: JsonWindow) -> Iterator[Event]:
+        if window.passes("["):
+            yield from self._events(window)
+            return
+        if not window.passes("{"):
+            raise ProfileError(
+                f"{self._path.name}: character {window.place}: no JSON object begins here; "
+                "name a profiler's trace"
+            )
+        while window.peek() == '"':
+            key, fault = self._value(window, _KEY_MAXIMUM)
+            if fault or not window.passes(":"):
+                break
+            if key == _EVENTS and window.passes("["):
+                yield from self._events(window)
+            elif not self._top_value(window, key):
+                break
+            if self.fault or not window.passes(","):
+                break
+        if not self.fault and not window.passes("}"):
+            self._break(window)
+
+    def _top_value(self, window: JsonWindow, key: str) -> bool:
+        """Keep what was asked for, go past the rest; false where the file breaks off."""
+        if key in self._keep:
+            value, fault = self._value(window, self._limits.event_maximum_bytes)
+            if not fault:
+                self.values[key] = value
+                return True
+        return window.skip_value()
+
+    def _events(self, window: JsonWindow) -> Iterator[Event]:
+        self._has_events = True
+        while not self.fault:
+            yield from self._whole_events(window)
+            following = window.peek()
+            if following == "{":
+                event, fault = self._value(window, self._limits.event_maximum_bytes)
+                if fault:
+                    self._pass_over(window, fault)
+                    continue
+                self._count_some(1)
+                yield event
+            elif following == ",":
+                window.at += 1
+            elif following == "]":
+                window.at += 1
+                return
+            elif following in ("", "}", ":"):
+                self._break(window)
+            else:
+                self._pass_over(window, "event that is no object")
+
+    def _whole_events(self, window: JsonWindow) -> list[Event]:
+        """Events that end in the window, as many as are cheap to hold at once."""
+        text, at = window.text, window.at
+        until = at + _READ_ON
+        found: list[Event] = []
+        decode, between = self._decode, _BETWEEN.match
+        try:
+            while at < until and (space := between(text, at)) and text[space.end()] == "{":
+                event, at = decode(text, space.end())
+                found.append(event)
+        except (IndexError, RecursionError, ValueError, ArithmeticError):
+            # What goes on beyond the window, or cannot be built, is looked at by itself.
+            pass
+        window.at = at
+        self._count_some(len(found))
+        return found
+
+    def _value(self, window: JsonWindow, maximum: int) -> tuple[Any, str]:
+        """The next value, or why it cannot be built; then it still lies ahead."""
+        window.peek()
+        while True:
+            try:
+                value, end = self._decode(window.text, window.at)
+            except RecursionError:
+                return None, "event nested too deep"
+            except (ValueError, ArithmeticError):
+                if window.ahead > maximum:
+                    return None, f"event that is no JSON, or over {maximum} bytes"
+                # As much again, so that a long value is tried a few times only.
+                if not window.fill(max(window.ahead, _READ_ON)):
+                    return None, "event that is no JSON"
+                continue
+            if end < len(window.text) or isinstance(value, dict) or not window.fill():
+                # A number that ends where the window does may go on.
+                window.at = min(end, len(window.text))
+                return value, ""
+
+    def _pass_over(self, window: JsonWindow, what: str) -> None:
+        if not window.skip_value():
+            self._break(window)
+            return
+        self._count_some(1)
+        self.unread[what] += 1
+        if self.unread.total() > self._limits.faulty_events_maximum:
+            self.fault = (
+                f"over {self._limits.faulty_events_maximum} events cannot be built, the last one "
+                f"ends at character {window.place}"
+            )
+
+    def _count_some(self, events: int) -> None:
+        self.count += events
+        if self.count > self._limits.events_maximum:
+            raise ProfileError(
+                f"{self._path.name}: more than {self._limits.events_maximum} events; "
+                "record fewer steps, or raise events_maximum"
+            )
+
+    def _break(self, window: JsonWindow) -> None:
+        how = "ends" if window.peek() == "" else "is no JSON any more"
+        self.fault = f"the file {how} at character {window.place}, after {self.count} events"

@@ -1,0 +1,1 @@
+"""What MLPerf's load generator and its training runs log."""

@@ -1,0 +1,119 @@
+"""Nsight Compute's files, whole."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from rightsizer.domain.errors import ProfileError
+from rightsizer.domain.profile import Profile, ProfileFormat
+from rightsizer.profiles.nsight_compute.advice import RuleNotes
+from rightsizer.profiles.nsight_compute.kernels import MeasuredKernels
+from rightsizer.profiles.nsight_compute.launch import Launch
+from rightsizer.profiles.nsight_compute.pages import ComputePages, table_of
+from rightsizer.profiles.nsight_compute.report import launches_of_report
+from rightsizer.profiles.reader import Head, ProfileReader, ReadLimits
+
+__all__ = ["NSIGHT_COMPUTE", "read", "recognizes"]
+
+_REPORT_MAGIC: Final = b"NVR\0"
+_REPORT_ENDINGS: Final = (".ncu-rep", ".ncu-repz")
+_SAID: Final = ("==PROF== ", "==ERROR== ", "==WARNING== ")
+_NO_TIME_LINE: Final = (
+    "Nsight Compute runs each kernel by itself, several times over and with its clocks fixed: "
+    "durations are of single kernels, and how long a GPU was idle is not known."
+)
+
+
+def recognizes(head: Head) -> bool:
+    """Whether a page's header, or a line that only `ncu` writes, is in it; or it is a report."""
+    if head.is_folder:
+        return False
+    if _is_report(head.name, head.data):
+        return True
+    if b"\0" in head.data:
+        return False
+    text = head.data.decode("utf-8", "replace").lstrip("\ufeff")
+    return any(line.startswith(_SAID) or _is_header(line) for line in text.splitlines())
+
+
+def read(path: Path, limits: ReadLimits) -> Profile:
+    """A CSV page or a report.
+
+    Raises:
+        ProfileError: no launch is in it, or it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(512)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ProfileError(f"{path.name}: cannot be read: {reason}; name a file that can") from None
+    if _is_report(path.name, beginning):
+        return _profile(path, limits, launches_of_report(path), None)
+    pages = ComputePages(path, limits)
+    return _profile(path, limits, pages.launches(), pages)
+
+
+def _is_report(name: str, beginning: bytes) -> bool:
+    if beginning.startswith(_REPORT_MAGIC):
+        return True
+    return name.lower().endswith(_REPORT_ENDINGS) and b"\0" in beginning
+
+
+def _is_header(line: str) -> bool:
+    return table_of([cell.strip('" ') for cell in line.split(",")]) is not None
+
+
+def _profile(
+    path: Path, limits: ReadLimits, launches: Iterable[Launch], pages: ComputePages | None
+) -> Profile:
+    kernels, rules, events = MeasuredKernels(limits), RuleNotes(), 0
+    for launch in launches:
+        kernels.add(launch)
+        rules.add(launch)
+        events += launch.count
+        if events > limits.events_maximum:
+            raise ProfileError(
+                f"{path.name}: more than {limits.events_maximum} launches; profile fewer kernels, "
+                "or raise events_maximum"
+            )
+    devices = kernels.devices()
+    if not devices:
+        raise ProfileError(_nothing(path, pages))
+    unread = Counter() if pages is None else pages.unread
+    return Profile(
+        format=ProfileFormat.NSIGHT_COMPUTE,
+        source=path.name,
+        devices=devices,
+        events=events
+        if pages is None
+        else pages.events + unread["line that is no row of its table"],
+        unread=dict(unread),
+        notes=(*_notes(kernels, pages), *rules.notes()),
+    )
+
+
+def _notes(kernels: MeasuredKernels, pages: ComputePages | None) -> Iterator[str]:
+    yield _NO_TIME_LINE
+    if kernels.untimed:
+        yield f"Of {kernels.untimed} launches no duration was measured; they count as 0 seconds."
+    if pages is not None and pages.error_codes:
+        yield f"The profiler reported {', '.join(sorted(pages.error_codes)[:5])}."
+
+
+def _nothing(path: Path, pages: ComputePages | None) -> str:
+    if pages is not None and "ERR_NVGPUCTRPERM" in pages.error_codes:
+        return (
+            f"{path.name}: no kernel is in it: the profiler was not allowed to read the GPU's "
+            "counters (ERR_NVGPUCTRPERM); run it as root, or load the driver with "
+            "NVreg_RestrictProfilingToAdminUsers=0"
+        )
+    said = f" ({', '.join(sorted(pages.error_codes)[:5])})" if pages and pages.error_codes else ""
+    return (
+        f"{path.name}: no kernel is in it{said}; write one with "
+        "`ncu --csv --page details` or `ncu --csv --page raw`"
+    )
+
+
+NSIGHT_COMPUTE: Final = ProfileReader(ProfileFormat.NSIGHT_COMPUTE, recognizes, read)

@@ -1,0 +1,1 @@
+"""Tables that profilers print: lines, records, numbers and units."""

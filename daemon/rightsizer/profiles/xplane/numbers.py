@@ -1,0 +1,74 @@
+"""Numbers of the fields of `XSpace` and of what is in it."""
+
+from typing import Final
+
+__all__ = [
+    "ENTRY_KEY",
+    "ENTRY_VALUE",
+    "EVENT_DURATION",
+    "EVENT_FIELDS",
+    "EVENT_METADATA",
+    "EVENT_OCCURRENCES",
+    "EVENT_OFFSET",
+    "EVENT_STATS",
+    "LINE_EVENTS",
+    "LINE_FIELDS",
+    "LINE_NAME",
+    "LINE_SHOWN_NAME",
+    "LINE_TIMESTAMP",
+    "METADATA_ID",
+    "METADATA_NAME",
+    "PLANE_EVENT_METADATA",
+    "PLANE_FIELDS",
+    "PLANE_LINES",
+    "PLANE_NAME",
+    "PLANE_STATS",
+    "PLANE_STAT_METADATA",
+    "SPACE_ERRORS",
+    "SPACE_HOSTS",
+    "SPACE_PLANES",
+    "SPACE_WARNINGS",
+    "STAT_DOUBLE",
+    "STAT_METADATA",
+    "STAT_REFERENCE",
+    "STAT_SIGNED",
+    "STAT_TEXT",
+    "STAT_UNSIGNED",
+]
+
+SPACE_PLANES: Final = 1
+SPACE_ERRORS: Final = 2
+SPACE_WARNINGS: Final = 3
+SPACE_HOSTS: Final = 4
+
+PLANE_NAME: Final = 2
+PLANE_LINES: Final = 3
+PLANE_EVENT_METADATA: Final = 4
+PLANE_STAT_METADATA: Final = 5
+PLANE_STATS: Final = 6
+PLANE_FIELDS: Final = range(1, 7)
+
+ENTRY_KEY: Final = 1
+ENTRY_VALUE: Final = 2
+METADATA_ID: Final = 1
+METADATA_NAME: Final = 2
+
+LINE_NAME: Final = 2
+LINE_TIMESTAMP: Final = 3
+LINE_EVENTS: Final = 4
+LINE_SHOWN_NAME: Final = 11
+LINE_FIELDS: Final = frozenset({1, 2, 3, 4, 9, 10, 11})
+
+EVENT_METADATA: Final = 1
+EVENT_OFFSET: Final = 2
+EVENT_DURATION: Final = 3
+EVENT_STATS: Final = 4
+EVENT_OCCURRENCES: Final = 5
+EVENT_FIELDS: Final = range(1, 6)
+
+STAT_METADATA: Final = 1
+STAT_DOUBLE: Final = 2
+STAT_UNSIGNED: Final = 3
+STAT_SIGNED: Final = 4
+STAT_TEXT: Final = 5
+STAT_REFERENCE: Final = 7

@@ -1,0 +1,38 @@
+"""A program that reads one profile and says how long that took and what memory at most.
+
+With `hta` as its second argument, HolisticTraceAnalysis reads it in place of Rightsizer.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from process import memory_mebibytes
+
+
+def main(path: Path, reader: str) -> None:
+    """Read it."""
+    started, events = time.process_time(), 0
+    if reader == "hta":
+        from hta.trace_analysis import TraceAnalysis  # noqa: PLC0415 - it may not be installed.
+
+        analysis = TraceAnalysis(trace_files={0: str(path)}, trace_dir=str(path.parent))
+        analysis.get_idle_time_breakdown(visualize=False)
+    else:
+        from rightsizer.profiles.formats import open_profile  # noqa: PLC0415 - timed as well.
+        from rightsizer.profiles.reader import ReadLimits  # noqa: PLC0415 - the same.
+
+        events = open_profile(path, ReadLimits()).events
+    json.dump(
+        {
+            "events": events,
+            "seconds": time.process_time() - started,
+            "mebibytes": memory_mebibytes(key="VmHWM"),
+        },
+        sys.stdout,
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,23 @@
+"""The long profiles of the benchmark, made short: they are what they are taken for."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.profile_files import WRITERS, Writer
+from rightsizer.profiles.formats import open_profile
+from rightsizer.profiles.reader import ReadLimits
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
+def test_a_profile_of_the_benchmark_is_read_whole(tmp_path: Path, writer: Writer) -> None:
+    """Some hundred kernels of many names, and nothing torn."""
+    path = tmp_path / writer.name
+    writer.write(path, 100e3)
+
+    profile = open_profile(path, ReadLimits())
+
+    (device,) = profile.devices
+    assert sum(each.count for each in device.kernels) > 50
+    assert len(device.kernels) > 20
+    assert not any("whole" in note for note in profile.notes)

@@ -1,0 +1,77 @@
+"""Lengths of time, against lengths that were counted one nanosecond after the other."""
+
+from array import array
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.profiles.columns import order
+from rightsizer.profiles.intervals import Ruler, union
+
+TIMES = st.integers(0, 60)
+INTERVALS = st.lists(st.tuples(TIMES, st.integers(0, 20)), max_size=20).map(
+    lambda pairs: [(start, start + length) for start, length in pairs]
+)
+
+
+def covered(intervals: list[tuple[int, int]]) -> set[int]:
+    """Every nanosecond that any of them holds."""
+    return {each for start, end in intervals for each in range(start, end)}
+
+
+@given(INTERVALS)
+def test_a_union_covers_what_its_intervals_cover(intervals: list[tuple[int, int]]) -> None:
+    """No more, no less, and each nanosecond once."""
+    united = list(union(sorted(intervals)))
+
+    assert covered(united) == covered(intervals)
+    assert sum(end - start for start, end in united) == len(covered(intervals))
+
+
+@given(INTERVALS)
+def test_parts_of_a_union_are_apart_and_in_order(intervals: list[tuple[int, int]]) -> None:
+    """What touches is one."""
+    united = list(union(sorted(intervals)))
+
+    assert all(before[1] < after[0] for before, after in pairwise(united))
+
+
+@given(INTERVALS, st.sets(TIMES, min_size=2), st.data())
+def test_a_ruler_measures_between_any_of_its_marks(
+    intervals: list[tuple[int, int]], marks: set[int], data: st.DataObject
+) -> None:
+    """Whatever was laid on it, in whatever order."""
+    ruler = Ruler(marks)
+    ruler.add_all(data.draw(st.permutations(intervals)))
+    start, end = sorted(data.draw(st.tuples(*(st.sampled_from(sorted(marks)),) * 2)))
+
+    expected = sum(max(0, min(end, until) - max(start, since)) for since, until in intervals)
+
+    assert ruler.length(start, end) == expected
+
+
+def test_a_ruler_can_be_read_between_what_is_laid_on_it() -> None:
+    """A reading does not freeze it."""
+    ruler = Ruler([0, 10])
+    ruler.add(2, 4)
+    assert ruler.length(0, 10) == 2
+
+    ruler.add(8, 30)
+
+    assert ruler.length(0, 10) == 4
+
+
+@given(st.lists(st.integers(-(2**62), 2**62), max_size=40), st.integers(1, 9))
+def test_a_column_is_put_in_order_run_by_run(values: list[int], run: int) -> None:
+    """As a stable sort of all of it at once would."""
+    column = array("q", values)
+
+    assert list(order(column, run)) == sorted(range(len(values)), key=values.__getitem__)
+
+
+@pytest.mark.parametrize("values", [[], [5], [1, 1, 2, 9]])
+def test_a_column_in_order_is_left_as_it_is(values: list[int]) -> None:
+    """Traces mostly are, and no row of theirs is boxed."""
+    assert order(array("q", values)) == range(len(values))

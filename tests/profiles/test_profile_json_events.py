@@ -1,0 +1,311 @@
+"""Events of JSON traces, read from files that are whole, torn, or made to do harm."""
+
+import contextlib
+import gzip
+import json
+import tracemalloc
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rightsizer.domain.errors import ProfileError
+from rightsizer.profiles.event_time import microseconds, number, whole_number
+from rightsizer.profiles.json_events import JsonEvents
+from rightsizer.profiles.json_window import JsonWindow
+from rightsizer.profiles.reader import ReadLimits
+
+LIMITS = ReadLimits(event_maximum_bytes=2**10, events_maximum=100_000)
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+EVENTS = st.lists(st.dictionaries(st.text(max_size=5), JSON, max_size=4), max_size=12)
+
+
+def file_of(folder: Path, data: str | bytes) -> Path:
+    """A file with these contents."""
+    path = folder / "trace.json"
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def read(path: Path, *keep: str, limits: ReadLimits = LIMITS) -> tuple[list[Any], JsonEvents]:
+    """All its events, and what was read beside them."""
+    trace = JsonEvents(path, limits, keep=keep)
+    return list(trace), trace
+
+
+@settings(max_examples=40)
+@given(EVENTS, JSON, st.sampled_from([None, 1, "\t"]), st.booleans())
+def test_events_come_out_as_they_went_in(
+    tmp_path_factory: pytest.TempPathFactory,
+    events: list[dict[str, Any]],
+    beside: Any,
+    indent: int | str | None,
+    is_packed: bool,  # noqa: FBT001 - drawn.
+) -> None:
+    """Wherever they stand in the file, however it is laid out."""
+    text = json.dumps(
+        {"before": beside, "kept": 7, "traceEvents": events, "after": beside, "late": "x"},
+        indent=indent,
+    ).encode()
+    path = file_of(tmp_path_factory.mktemp("trace"), gzip.compress(text) if is_packed else text)
+
+    found, trace = read(path, "kept", "late", limits=ReadLimits())
+
+    assert found == events
+    assert trace.values == {"kept": 7, "late": "x"}
+    assert (trace.count, trace.fault, dict(trace.unread)) == (len(events), "", {})
+
+
+@settings(max_examples=40)
+@given(EVENTS, st.integers(0, 400))
+def test_a_torn_file_yields_what_was_whole(
+    tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], cut: int
+) -> None:
+    """And says that it is torn, and where."""
+    text = json.dumps({"traceEvents": events}).encode()
+    path = file_of(tmp_path_factory.mktemp("torn"), text[: max(17, len(text) - 1 - cut)])
+
+    found, trace = read(path, limits=ReadLimits())
+
+    assert found == events[: len(found)]
+    assert "the file ends at character" in trace.fault
+
+
+@settings(max_examples=40)
+@given(st.binary(max_size=300))
+def test_bytes_of_any_kind_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    """There is no third way."""
+    for beginning in (b"", b"{", b'{"traceEvents":[', b'{"traceEvents":[{"a":1},', b"\x1f\x8b"):
+        path = file_of(tmp_path_factory.mktemp("any"), beginning + data)
+        with contextlib.suppress(ProfileError):
+            found, trace = read(path)
+            assert trace.count == len(found) + sum(trace.unread.values())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_the_window_may_be_of_any_size(size: int) -> None:
+    """A value may begin in one stretch and end in another, also in the midst of a character."""
+    text = ' {"a\\"}é": [1, {"b": "]}"}], "c": "\\\\"} , tru'.encode()
+    place = 0
+
+    def some(_: int) -> bytes:
+        nonlocal place
+        place += size
+        return text[place - size : place]
+
+    window = JsonWindow(some)
+
+    assert window.skip_value()
+    assert window.passes(",")
+    assert not window.skip_value()
+
+
+def test_what_is_no_event_is_counted(tmp_path: Path) -> None:
+    """Lists and numbers among them stop nothing."""
+    found, trace = read(file_of(tmp_path, '{"traceEvents": [1, {"a": 1}, [{}], "x", {"b": 2}]}'))
+
+    assert found == [{"a": 1}, {"b": 2}]
+    assert trace.unread == {"event that is no object": 3}
+    assert trace.count == 5
+
+
+def test_an_event_that_is_no_json_is_passed_over(tmp_path: Path) -> None:
+    """Braces and quotes tell where it ends."""
+    found, trace = read(
+        file_of(tmp_path, '{"traceEvents": [{"a": 1}, {a: "}"}, {"n": NaN1}, {"b": 2}]}')
+    )
+
+    assert found == [{"a": 1}, {"b": 2}]
+    assert trace.unread == {"event that is no JSON": 2}
+
+
+def test_an_event_nested_too_deep_is_passed_over(tmp_path: Path) -> None:
+    """It neither ends the program nor the reading."""
+    deep = '{"a":' * 50_000 + "1" + "}" * 50_000
+    path = file_of(tmp_path, f'{{"x": {deep}, "traceEvents": [{deep}, {{"b": 2}}]}}')
+
+    found, trace = read(path, "x", limits=ReadLimits())
+
+    assert found == [{"b": 2}]
+    assert trace.unread == {"event nested too deep": 1}
+
+
+def test_an_event_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
+    """It says how long one may be."""
+    path = file_of(tmp_path, json.dumps({"traceEvents": [{"a": ["x" * 900] * 1000}, {"b": 2}]}))
+
+    found, trace = read(path)
+
+    assert found == [{"b": 2}]
+    assert trace.unread == {"event that is no JSON, or over 1024 bytes": 1}
+
+
+def test_a_file_of_nothing_but_faults_is_given_up(tmp_path: Path) -> None:
+    """Finding where each ends takes time, and a gigabyte of them would take hours."""
+    path = file_of(tmp_path, '{"traceEvents": [{"a": 1},' + "{a}," * 5000 + '{"b": 2}]}')
+
+    found, trace = read(path)
+
+    assert found == [{"a": 1}]
+    assert trace.count == 1002
+    assert trace.fault.startswith("over 1000 events cannot be built, the last one ends at char")
+
+
+def test_numbers_too_long_to_build_are_passed_over(tmp_path: Path) -> None:
+    """A number of a hundred thousand digits takes minutes to make."""
+    path = file_of(tmp_path, f'{{"traceEvents": [{{"ts": {"9" * 100_000}}}, {{"b": 2}}]}}')
+
+    assert read(path, limits=ReadLimits())[0] == [{"b": 2}]
+
+
+def test_a_bare_list_is_a_trace_also_without_its_end(tmp_path: Path) -> None:
+    """The format allows both."""
+    assert read(file_of(tmp_path, '[{"a": 1}, {"b": 2}'))[0] == [{"a": 1}, {"b": 2}]
+
+
+def test_text_that_is_no_utf8_is_read_all_the_same(tmp_path: Path) -> None:
+    """A name in another encoding loses its letters, not its times."""
+    found, _ = read(file_of(tmp_path, b'\xef\xbb\xbf{"traceEvents": [{"a": "\xe9\xff"}]}'))
+
+    assert found == [{"a": "��"}]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("", "trace.json: character 0: no JSON object begins here; name a profiler's trace"),
+        ("gemm 1.5 ms", "character 0: no JSON object"),
+        ('{"a": 1}', "no list 'traceEvents' in it; name a trace that is whole"),
+        ('{"metadata": {"a": ', "and the file ends at character"),
+        ('{"traceEvents": 5}', "no list 'traceEvents'"),
+    ],
+)
+def test_what_is_no_trace_is_refused_with_place_and_remedy(
+    tmp_path: Path, data: str, message: str
+) -> None:
+    """The file is named."""
+    with pytest.raises(ProfileError, match=r"trace\.json") as caught:
+        read(file_of(tmp_path, data))
+
+    assert message in str(caught.value)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    """In the words of the system."""
+    with pytest.raises(ProfileError, match="No such file or directory; name a file that can"):
+        read(tmp_path / "absent.json")
+
+
+def test_more_events_than_allowed_are_refused(tmp_path: Path) -> None:
+    """With the remedy."""
+    path = file_of(tmp_path, json.dumps({"traceEvents": [{}] * 1001}))
+
+    with pytest.raises(ProfileError, match="more than 1000 events; record fewer steps"):
+        read(path, limits=ReadLimits(events_maximum=1000))
+
+
+def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path) -> None:
+    """It grew more than any trace does."""
+    path = file_of(tmp_path, gzip.compress(b'{"traceEvents": [' + b" " * 2**24))
+
+    with pytest.raises(ProfileError, match="grew over 100 times as it was unpacked"):
+        read(path, limits=ReadLimits(expansion_maximum_ratio=100.0))
+
+
+def test_a_file_larger_than_allowed_is_refused(tmp_path: Path) -> None:
+    """Packed or not."""
+    text = b'{"traceEvents": [' + b" " * 2**21
+    for data in (text, gzip.compress(text)):
+        with pytest.raises(ProfileError, match="more than 1048576 bytes unpacked"):
+            read(
+                file_of(tmp_path, data),
+                limits=ReadLimits(unpacked_maximum_bytes=2**20, expansion_maximum_ratio=1e6),
+            )
+
+
+@pytest.mark.parametrize("harm", ["cut", "garbled", "trailing"])
+def test_packed_data_that_breaks_off_is_said(tmp_path: Path, harm: str) -> None:
+    """What came before counts."""
+    whole = gzip.compress(json.dumps({"traceEvents": [{"a": i} for i in range(5000)]}).encode())
+    half = len(whole) // 2
+    data = {
+        "cut": whole[:half],
+        "garbled": whole[:half] + b"\xff" * 500,
+        "trailing": whole + b"more",
+    }[harm]
+
+    found, trace = read(file_of(tmp_path, data), limits=ReadLimits())
+
+    assert found[:3] == [{"a": 0}, {"a": 1}, {"a": 2}]
+    assert "its packed data breaks off after" in trace.fault
+
+
+def test_packed_files_may_follow_each_other(tmp_path: Path) -> None:
+    """As `cat a.gz b.gz` makes them, zeros at the end or not."""
+    halves = b'{"traceEvents": [{"a": 1},', b'{"b": 2}]}'
+    path = file_of(tmp_path, b"".join(map(gzip.compress, halves)) + b"\0" * 10)
+
+    found, trace = read(path)
+
+    assert (found, trace.fault) == ([{"a": 1}, {"b": 2}], "")
+
+
+def test_memory_is_bounded_however_long_the_file(tmp_path: Path) -> None:
+    """Fifteen megabytes of events and of a block that nobody asked for, in less than five."""
+    path = tmp_path / "long.json"
+    with path.open("w", encoding="ascii") as file:
+        file.write('{"env": "')
+        for _ in range(1000):
+            file.write("s" * 10_000)
+        file.write('", "traceEvents": [')
+        file.write(('{"name": "' + "k" * 80 + '", "ts": 1.5},') * 50_000)
+        file.write('{"last": 1}]}')
+    tracemalloc.start()
+
+    count = sum(1 for _ in JsonEvents(path, ReadLimits()))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert count == 50_001
+    assert peak < 5e6
+
+
+@given(st.integers(0, 2**60))
+def test_microseconds_with_three_places_are_whole_nanoseconds(time: int) -> None:
+    """Since 1970 as well, where a float would be off by a quarter of a microsecond."""
+    written = f"{time // 1000}.{time % 1000:03d}"
+
+    assert microseconds(json.loads(written, parse_float=Decimal)) == time
+    assert microseconds(written) == time
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "x", None, [], {}, True, "1e999999999", Decimal("1e999999"), float("nan"), "9" * 60],
+)
+def test_what_is_no_time_is_none(value: Any) -> None:
+    """Never zero."""
+    assert microseconds(value) is None
+    assert number(value) is None
+
+
+def test_whole_numbers_may_be_written_as_text() -> None:
+    """As TensorFlow writes all of them."""
+    assert [whole_number(each) for each in ("7", 7, 7.0, Decimal("7.0"), "7.5", "0x7")] == [
+        7,
+        7,
+        7,
+        7,
+        None,
+        None,
+    ]

@@ -1,0 +1,128 @@
+"""What names of kernels tell; the names are those of real profiles, shortened."""
+
+import pytest
+
+from rightsizer.domain.profile import CopyKind, HostMemory, SpanKind
+from rightsizer.profiles.copy_names import copy_kind, host_memory
+from rightsizer.profiles.host_names import python_span, span_kind
+from rightsizer.profiles.kernel_names import is_collective, uses_tensor_cores
+
+MATRIX_UNITS = (
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute",
+    "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>(Params)",
+    "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x64_64x6_tn_align8>",
+    "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_f32_nhwckrsc_g1_tensor16x8x8_execute_kernel",
+    "volta_h884gemm_256x128_ldg8_tn",
+    "turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn",
+    "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn",
+    "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128>>",
+    "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN",
+    "fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention)",
+    "Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT256x128x64_MI16x16x1_SN_LDSB1",
+    "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt64x64x16_wt16x16x4",
+    "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu",
+)
+OTHER_UNITS = (
+    "volta_sgemm_64x64_nt",
+    "ampere_sgemm_32x32_sliced1x4_tn",
+    "ampere_gcgemm_64x64_nt",
+    "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
+    "void implicit_convolve_sgemm<float, float, 1024, 6, 7, 3, 3, 5, 1, false, true, true>",
+    "void cutlass::Kernel<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>",
+    "void gemv2T_kernel_val<int, int, double, double, double, double, (int)128>",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>",
+    "void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>",
+    "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>",
+    "triton_poi_fused__to_copy_1",
+    "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)",
+)
+UNTOLD = (
+    "attn_fwd",
+    "add_one(const float *, float *, int)",
+    "kernel_unified_attention_2d",
+    "triton_tem_fused_mm_3",
+    "",
+)
+COLLECTIVES = (
+    "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
+    "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)",
+    "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(RankData*, RankSignals, int)",
+    "two_shot_all_reduce_kernel",
+)
+
+
+@pytest.mark.parametrize("name", MATRIX_UNITS)
+def test_kernels_of_matrix_units_are_told_by_name(name: str) -> None:
+    """By the instruction, the operator's class, or the library that knows no other."""
+    assert uses_tensor_cores(name) is True
+
+
+@pytest.mark.parametrize("name", OTHER_UNITS)
+def test_kernels_of_other_units_are_told_by_name(name: str) -> None:
+    """Single precision on the ordinary units, and what multiplies no matrices."""
+    assert uses_tensor_cores(name) is False
+
+
+@pytest.mark.parametrize("name", UNTOLD)
+def test_a_name_that_does_not_tell_is_left_open(name: str) -> None:
+    """Both would be a guess."""
+    assert uses_tensor_cores(name) is None
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives_are_told_by_name(name: str) -> None:
+    """Of NCCL and RCCL, and those that replace them within a node."""
+    assert is_collective(name)
+
+
+@pytest.mark.parametrize("name", [*MATRIX_UNITS, *UNTOLD, "reduce_segments"])
+def test_other_kernels_are_no_collectives(name: str) -> None:
+    """A reduction within a device is none."""
+    assert not is_collective(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "memory"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", CopyKind.HOST_TO_DEVICE, HostMemory.PAGEABLE),
+        ("Memcpy HtoD (Pinned -> Device)", CopyKind.HOST_TO_DEVICE, HostMemory.PINNED),
+        ("Memcpy HtoD (Host -> Device)", CopyKind.HOST_TO_DEVICE, HostMemory.UNKNOWN),
+        ("Memcpy DtoH (Device -> Pinned)", CopyKind.DEVICE_TO_HOST, HostMemory.PINNED),
+        ("Memcpy DtoD (Device -> Device)", CopyKind.DEVICE_TO_DEVICE, HostMemory.UNKNOWN),
+        ("Memcpy PtoP (Device -> Device)", CopyKind.PEER, HostMemory.UNKNOWN),
+        ("MemcpyD2H", CopyKind.DEVICE_TO_HOST, HostMemory.UNKNOWN),
+        ("Memcpy", CopyKind.OTHER, HostMemory.UNKNOWN),
+    ],
+)
+def test_copies_are_told_by_name(name: str, kind: CopyKind, memory: HostMemory) -> None:
+    """Where from, where to, and what the host's side is."""
+    assert (copy_kind(name), host_memory(name)) == (kind, memory)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", SpanKind.LOADER),
+        ("[pl][profile][_TrainingEpochLoop].train_dataloader_next", SpanKind.LOADER),
+        ("## wait_for_batch ##", SpanKind.LOADER),
+        ("save_checkpoint", SpanKind.CHECKPOINT),
+        ("torch.save", SpanKind.CHECKPOINT),
+        ("activation checkpoint recompute", SpanKind.ANNOTATION),
+        ("CheckpointFunctionBackward", SpanKind.ANNOTATION),
+        ("Optimizer.step#SGD.step", SpanKind.ANNOTATION),
+        ("torch.cuda.synchronize", SpanKind.SYNCHRONIZATION),
+    ],
+)
+def test_spans_of_the_host_are_told_by_name(name: str, kind: SpanKind) -> None:
+    """Activations that are computed again are no checkpoint on a disk."""
+    assert span_kind(name) is kind
+
+
+def test_frames_of_python_are_named_without_folders() -> None:
+    """Where somebody installed a library is nobody's business."""
+    assert python_span("/home/me/lib/torch/serialization.py(850): save") == (
+        SpanKind.CHECKPOINT,
+        "torch.save",
+    )
+    assert python_span("/home/me/train.py(12): save") is None
+    assert python_span("torch/nn/modules/module.py(1739): _wrapped_call_impl") is None

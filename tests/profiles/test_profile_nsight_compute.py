@@ -1,0 +1,396 @@
+"""Nsight Compute's pages and reports: what was measured of each kernel, and never idle time."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from profile_nsight import DETAIL_COLUMNS, details_page, raw_page
+from rightsizer.domain.errors import ProfileError
+from rightsizer.domain.profile import KernelUse, Profile
+from rightsizer.profiles.nsight_compute.reader import NSIGHT_COMPUTE, read
+from rightsizer.profiles.reader import Head, ReadLimits
+
+LIMITS = ReadLimits()
+SPEED = "GPU Speed Of Light Throughput"
+DETAILS = [
+    (SPEED, "Duration", "us", "12.50"),
+    (SPEED, "Compute (SM) Throughput", "%", "40.00"),
+    (SPEED, "Memory Throughput", "%", "70.00"),
+    (SPEED, "DRAM Throughput", "%", "60.00"),
+    ("Memory Workload Analysis", "Memory Throughput", "Gbyte/second", "2.50"),
+    ("Occupancy", "Theoretical Occupancy", "%", "100.00"),
+    ("Occupancy", "Achieved Occupancy", "%", "80.00"),
+    ("Launch Statistics", "# SMs", "SM", "132"),
+    ("Launch Statistics", "Cluster Scheduling Policy", "", "PolicySpread"),
+]
+TENSOR = "sm__inst_executed_pipe_tensor.sum"
+RAW_UNITS = {
+    "device__attribute_display_name": "",
+    "device__attribute_multiprocessor_count": "",
+    "dram__bytes_read.sum": "Mbyte",
+    "dram__bytes_write.sum": "Kbyte",
+    "gpu__time_duration.sum": "usecond",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": "%",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "%",
+    TENSOR: "inst",
+}
+RAW = {
+    "device__attribute_display_name": "NVIDIA H100",
+    "device__attribute_multiprocessor_count": "132",
+    "dram__bytes_read.sum": "1.5",
+    "dram__bytes_write.sum": "500",
+    "gpu__time_duration.sum": "1,000.00",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": "25",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "50",
+    TENSOR: "0",
+}
+
+
+def profile_of(text: str, tmp_path: Path) -> Profile:
+    """What the reader makes of a file."""
+    path = tmp_path / "kernels.csv"
+    path.write_text(text, encoding="utf-8")
+    return read(path, LIMITS)
+
+
+def kernel_of(text: str, tmp_path: Path) -> KernelUse:
+    """The only kernel of a file."""
+    (kernel,) = profile_of(text, tmp_path).devices[0].kernels
+    return kernel
+
+
+def test_the_details_page_is_read_by_section_and_name(tmp_path: Path) -> None:
+    """The same name stands in two sections, in two units."""
+    profile = profile_of(details_page(DETAILS), tmp_path)
+
+    (device,) = profile.devices
+    assert device.time is None
+    assert (device.device.index, device.device.multiprocessors) == (0, 132)
+    (kernel,) = device.kernels
+    assert (kernel.name, kernel.count) == ("gemm", 1)
+    assert kernel.seconds == kernel.shortest_seconds == pytest.approx(12.5e-6)
+    assert kernel.compute_ratio == pytest.approx(0.4)
+    assert kernel.dram_ratio == pytest.approx(0.6)
+    assert kernel.dram_bytes_per_second == pytest.approx(2.5e9)
+    assert kernel.occupancy_ratio == pytest.approx(0.8)
+    assert kernel.uses_tensor_cores is None
+    assert profile.unread == {"metric of no use here": 3}
+    assert profile.events == len(DETAILS)
+    assert any("how long a GPU was idle is not known" in note for note in profile.notes)
+
+
+def test_launches_of_a_kernel_are_summed_and_weighed(tmp_path: Path) -> None:
+    """A launch that takes longer counts for more; the order is by time."""
+    pages = [
+        details_page(
+            [(SPEED, "Duration", "ms", time), (SPEED, "DRAM Throughput", "%", share)],
+            number=number,
+            kernel=name,
+            has_header=number == 0,
+        )
+        for number, (name, time, share) in enumerate(
+            [("small", "1.0", "5"), ("big", "1.0", "10"), ("big", "3.0", "50")]
+        )
+    ]
+    big, small = profile_of("".join(pages), tmp_path).devices[0].kernels
+
+    assert (big.name, big.count, small.count) == ("big", 2, 1)
+    assert big.seconds == pytest.approx(4e-3)
+    assert (big.shortest_seconds, big.longest_seconds) == (
+        pytest.approx(1e-3),
+        pytest.approx(3e-3),
+    )
+    assert big.dram_ratio == pytest.approx(0.4)
+
+
+def test_chosen_metrics_are_read_by_their_own_names(tmp_path: Path) -> None:
+    """`--metrics` puts them into a section that says nothing; DRAM's rate comes from its bytes."""
+    section = "Command line profiler metrics"
+    page = details_page(
+        [
+            (section, "dram__bytes_op_read.sum", "byte", "134,221,568"),
+            (section, "dram__bytes_op_write.sum", "byte", "43,631,104"),
+            (section, "gpu__time_duration.sum", "ns", "292,928"),
+            (section, "sm__throughput.avg.pct_of_peak_sustained_elapsed", "%", "22.30"),
+            (section, "sm__warps_active.avg.pct_of_peak_sustained_active", "%", "n/a"),
+        ],
+        columns=DETAIL_COLUMNS[:15],
+    )
+    profile = profile_of(page, tmp_path)
+
+    (kernel,) = profile.devices[0].kernels
+    assert kernel.dram_bytes_per_second == pytest.approx(607e9, rel=1e-3)
+    assert kernel.compute_ratio == pytest.approx(0.223)
+    assert kernel.dram_ratio is None
+    assert kernel.occupancy_ratio is None
+    assert profile.unread == {"metric without a value": 1}
+
+
+def test_the_wide_page_has_its_units_in_a_row(tmp_path: Path) -> None:
+    """And the name of the GPU in a column."""
+    profile = profile_of(raw_page(RAW_UNITS, [("copy", RAW), ("copy", RAW)]), tmp_path)
+
+    (device,) = profile.devices
+    assert (device.device.name, device.device.multiprocessors) == ("NVIDIA H100", 132)
+    (kernel,) = device.kernels
+    assert kernel.count == 2
+    assert kernel.seconds == pytest.approx(2e-3)
+    assert kernel.dram_bytes_per_second == pytest.approx(2e9)
+    assert (kernel.compute_ratio, kernel.occupancy_ratio) == (
+        pytest.approx(0.25),
+        pytest.approx(0.5),
+    )
+    assert kernel.uses_tensor_cores is False
+    assert profile.events == 2
+
+
+def test_the_summed_up_page_tells_how_often_kernels_ran(tmp_path: Path) -> None:
+    """`--print-summary per-kernel`: without a number of the launch, with averages."""
+    head = (
+        '"Process ID","Process Name","Host Name","Kernel Name","Block Size","Grid Size","Device",'
+        '"CC","Invocations","Section Name","Metric Name","Metric Unit","Minimum","Maximum",'
+        '"Average"'
+    )
+    begin = '"9","a","b","saxpy","(256, 1, 1)","(4096, 1, 1)","0","11.0","14"'
+    rows = [
+        f'{begin},"{SPEED}","Duration","us","10","30","20"',
+        f'{begin},"Occupancy","Achieved Occupancy","%","70","90","80"',
+    ]
+    kernel = kernel_of("\n".join([head, *rows]), tmp_path)
+
+    assert kernel.count == 14
+    assert kernel.seconds == pytest.approx(280e-6)
+    assert kernel.shortest_seconds == pytest.approx(10e-6)
+    assert kernel.longest_seconds == pytest.approx(30e-6)
+    assert kernel.occupancy_ratio == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "rules", "uses"),
+    [
+        ({TENSOR: "12"}, [], True),
+        ({TENSOR: "0"}, [], False),
+        ({"sm__pipe_tensor_op_hmma_cycles_active.sum": "0"}, [], None),
+        ({"sm__pipe_tensor_cycles_active.sum.peak_sustained": "4"}, [], None),
+        (
+            {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "0.5", TENSOR: "0"},
+            [],
+            True,
+        ),
+        ({}, ["Tensor is the highest-utilized pipeline (81.7%) based on elapsed cycles."], True),
+        ({}, ["Shared is the highest-utilized one. It's dominated by its Tensor (FP) pipe."], True),
+        ({}, ["FMA is the highest-utilized pipeline (75.9%)."], None),
+    ],
+)
+def test_tensor_cores_are_told_by_counters_and_rules(
+    metrics: dict[str, str], rules: list[str], *, uses: bool | None, tmp_path: Path
+) -> None:
+    """A counter of one kind of number that is 0 says nothing of the others."""
+    page = details_page(
+        [(SPEED, "Duration", "ns", "5"), *(("any", name, "", v) for name, v in metrics.items())],
+        rules=[("HighPipeUtilization", text, "0") for text in rules],
+    )
+
+    assert kernel_of(page, tmp_path).uses_tensor_cores is uses
+
+
+def test_rules_are_notes_those_that_promise_most_first(tmp_path: Path) -> None:
+    """Bounded in number and length, without addresses."""
+    rules = [("A", f"text {n} (https://docs.nvidia.com/a.html#b) ends", f"{n}") for n in range(40)]
+    rules.append(("Long", "x" * 5000, "99"))
+    rules.append(("Self", "The optional metric lts__a.pct could not be found. Collect it.", "100"))
+    notes = profile_of(details_page(DETAILS, rules=rules), tmp_path).notes[1:]
+
+    assert len(notes) == 12
+    assert len(notes[0]) < 500
+    assert notes[1] == "gemm: text 39 ends"
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "seconds"),
+    [("nsecond", "1,500.25", 1500.25e-9), ("msecond", "1.5", 1.5e-3), ("second", "2", 2.0)],
+)
+def test_older_units_are_known(unit: str, value: str, seconds: float, tmp_path: Path) -> None:
+    """Their names changed in 2023."""
+    page = details_page([("GPU Speed Of Light", "Duration", unit, value)])
+
+    assert kernel_of(page, tmp_path).seconds == pytest.approx(seconds)
+
+
+def test_numbers_of_other_locales_are_read(tmp_path: Path) -> None:
+    """Points between thousands, a comma before the decimals."""
+    page = details_page(
+        [(SPEED, "Duration", "ns", "21.058.944"), (SPEED, "DRAM Throughput", "%", "61,84")]
+    )
+    kernel = kernel_of(page, tmp_path)
+
+    assert kernel.seconds == pytest.approx(21_058_944e-9)
+    assert kernel.dram_ratio == pytest.approx(0.6184)
+
+
+def test_what_the_program_printed_is_let_go(tmp_path: Path) -> None:
+    """Before the table and after it, with Windows' line ends and byte order mark."""
+    text = (
+        '\ufeff==PROF== Connected to process 4 (/home/SECRET/train)\ntoken="SECRET\n'
+        + details_page(DETAILS)
+        + "==PROF== Disconnected\nbye SECRET\n"
+    ).replace("\n", "\r\n")
+    profile = profile_of(text, tmp_path)
+
+    assert profile.devices[0].kernels[0].count == 1
+    assert profile.unread["line that is no row of its table"] == 1
+    for secret in ("SECRET", "host-17", "train.py", "4711"):
+        assert secret not in repr(profile)
+
+
+def test_rows_that_end_early_are_whole(tmp_path: Path) -> None:
+    """Metric rows may have 16 fields where rules have 20."""
+    text = details_page(DETAILS)
+    assert max(len(line.split('","')) for line in text.splitlines()[1:]) == 16
+
+    assert "line that is no row of its table" not in profile_of(text, tmp_path).unread
+
+
+def test_launches_without_a_duration_are_said(tmp_path: Path) -> None:
+    """0 seconds would pass for a measured time."""
+    profile = profile_of(details_page(DETAILS[6:7]), tmp_path)
+
+    assert profile.devices[0].kernels[0].occupancy_ratio == pytest.approx(0.8)
+    assert any(note.startswith("Of 1 launches no duration") for note in profile.notes)
+
+
+def test_a_run_without_permission_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    """The commonest way for a run to fail."""
+    text = "==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user has no permission\n"
+
+    assert NSIGHT_COMPUTE.recognizes(Head("x", text.encode()))
+    with pytest.raises(ProfileError, match="NVreg_RestrictProfilingToAdminUsers=0"):
+        profile_of(text, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "words\n", '"ID","Kernel Name"\n"0","k"\n', "a,b\n1,2\n"])
+def test_a_file_without_a_page_is_refused(text: str, tmp_path: Path) -> None:
+    """With the command that writes one."""
+    assert not NSIGHT_COMPUTE.recognizes(Head("x.csv", text.encode()))
+    with pytest.raises(ProfileError, match=r"^kernels\.csv: no kernel .*ncu --csv --page raw"):
+        profile_of(text, tmp_path)
+
+
+def test_more_launches_than_allowed_are_refused(tmp_path: Path) -> None:
+    """By the name of the limit."""
+    path = tmp_path / "kernels.csv"
+    path.write_text(raw_page(RAW_UNITS, [("copy", RAW)] * 30))
+
+    with pytest.raises(ProfileError, match=r"more than 20 launches.*events_maximum"):
+        read(path, ReadLimits(events_maximum=20))
+
+
+@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_damaged_page_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    """Anything written over any of it, or torn anywhere."""
+    pages = [details_page(DETAILS, rules=[("R", "text", "3")]), raw_page(RAW_UNITS, [("k", RAW)])]
+    content = bytearray("".join(data.draw(st.permutations(pages))).encode())
+    for _ in range(data.draw(st.integers(1, 5))):
+        place = data.draw(st.integers(0, len(content)))
+        content[place : place + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=20))
+    path = tmp_path / "bad.csv"
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+
+    try:
+        profile = read(path, LIMITS)
+    except ProfileError:
+        return
+    for device in profile.devices:
+        assert device.time is None
+        assert all(kernel.count >= 1 and kernel.seconds >= 0 for kernel in device.kernels)
+
+
+MODULE = """
+class Metric:
+    def __init__(self, value, unit): self._value, self._unit = value, unit
+    def as_double(self): return float(self._value)
+    def as_string(self): return str(self._value)
+    def unit(self): return self._unit
+
+class Action:
+    _metrics = {
+        "gpu__time_duration.sum": Metric(2000, "nsecond"),
+        "sm__inst_executed_pipe_tensor.sum": Metric(3, "inst"),
+        "device__attribute_display_name": Metric("NVIDIA H200", ""),
+        "smsp__pcsamp_sample_buffer_full": Metric(1, ""),
+    }
+    def name(self): return "gemm"
+    def metric_names(self): return list(self._metrics)
+    def metric_by_name(self, name): return self._metrics.get(name)
+    def rule_results_as_dicts(self):
+        said = {"rule_message": {"message": "Use less."}, "speedup_estimation": {"speedup": 9}}
+        return [said, {}]
+
+class Part:
+    def num_actions(self): return 2
+    def action_by_idx(self, place): return Action()
+
+class Report:
+    def num_ranges(self): return 1
+    def range_by_idx(self, place): return Part()
+
+def load_report(path):
+    with open(path, "rb") as file:
+        if b"broken" in file.read():
+            raise RuntimeError("/home/SECRET")
+    return Report()
+"""
+
+
+@pytest.fixture
+def vendor_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The interface of NVIDIA's module, as its documentation has it."""
+    folder = tmp_path / "extras"
+    folder.mkdir()
+    (folder / "ncu_report.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(folder))
+    yield
+    sys.modules.pop("ncu_report", None)
+
+
+@pytest.mark.usefixtures("vendor_module")
+def test_a_report_is_read_through_the_vendors_module(tmp_path: Path) -> None:
+    """Metrics, the GPU's name and the rules."""
+    path = tmp_path / "run.ncu-rep"
+    path.write_bytes(b"NVR\0" + bytes(64))
+    profile = read(path, LIMITS)
+
+    (device,) = profile.devices
+    assert device.device.name == "NVIDIA H200"
+    (kernel,) = device.kernels
+    assert (kernel.count, kernel.uses_tensor_cores) == (2, True)
+    assert kernel.seconds == pytest.approx(4e-6)
+    assert "gemm: Use less." in profile.notes
+    assert profile.events == 2
+
+
+@pytest.mark.usefixtures("vendor_module")
+def test_a_report_that_the_module_cannot_read_is_refused(tmp_path: Path) -> None:
+    """Without what a foreign module says, which may hold paths."""
+    path = tmp_path / "run.ncu-rep"
+    path.write_bytes(b"NVR\0broken")
+
+    with pytest.raises(ProfileError, match=r"cannot read it \(RuntimeError\); run `ncu --import"):
+        read(path, LIMITS)
+
+
+def test_a_report_without_the_module_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    """The command that writes a page, or where the module is."""
+    path = tmp_path / "run.ncu-rep"
+    path.write_bytes(b"\x08\0\0")
+
+    assert NSIGHT_COMPUTE.recognizes(Head(path.name, path.read_bytes()))
+    with pytest.raises(
+        ProfileError, match=r"ncu --import run\.ncu-rep --csv --page raw.*PYTHONPATH"
+    ):
+        read(path, LIMITS)

@@ -1,0 +1,58 @@
+"""Numbers and units as programs print them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.profiles.printed.number import DecimalMark, decimal_mark, printed_number
+from rightsizer.profiles.printed.unit import bytes_in, seconds_in
+
+
+@pytest.mark.parametrize(
+    ("texts", "mark"),
+    [
+        (["1,234", "0,000"], ","),
+        (["134,221,568"], "."),
+        (["4,963,609,951.19"], "."),
+        (["1.234.567,8"], ","),
+        (["61.84"], "."),
+        (["1,234", "n/a", ""], "."),
+        (["1.234", "12,5"], ","),
+    ],
+)
+def test_one_number_tells_the_decimal_mark(texts: list[str], mark: DecimalMark) -> None:
+    """A single group of three digits does not."""
+    assert decimal_mark(texts) == mark
+
+
+@pytest.mark.parametrize(
+    "text", ["", "n/a", "inf", "nan", "1e999", "1e300", "12 apples", "0x10", "--5"]
+)
+def test_what_is_no_number_is_none(text: str) -> None:
+    """And nothing else, least of all 0."""
+    assert printed_number(text) is None
+
+
+@given(st.floats(-1e15, 1e15), st.sampled_from([",", "\u202f", "'", ""]))
+def test_grouped_numbers_are_read_back(value: float, group: str) -> None:
+    """With any mark between thousands."""
+    assert printed_number(f"{value:,.3f}".replace(",", group)) == pytest.approx(value, abs=1e-3)
+
+
+def test_units_are_known_or_none() -> None:
+    """Old and new names; what is no such unit has no factor."""
+    assert [seconds_in(unit) for unit in ("ns", "usecond", "ms", "s", "%")] == [
+        1e-9,
+        1e-6,
+        1e-3,
+        1.0,
+        None,
+    ]
+    assert [bytes_in(unit) for unit in ("byte", "Kbyte", "GiB", "Gbyte/s", "MBps", "hz")] == [
+        1.0,
+        1e3,
+        2.0**30,
+        1e9,
+        1e6,
+        None,
+    ]

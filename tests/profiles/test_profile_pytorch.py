@@ -1,0 +1,391 @@
+"""PyTorch's traces, old and new, of CUDA and of ROCm, whole and broken."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profile_traces import SECRETS, KinetoTrace
+from rightsizer.domain.errors import ProfileError
+from rightsizer.domain.profile import (
+    CopyKind,
+    CopyUse,
+    HostMemory,
+    LaunchUse,
+    Profile,
+    ProfiledDevice,
+    ProfileFormat,
+    SpanKind,
+)
+from rightsizer.profiles.pytorch import PYTORCH
+from rightsizer.profiles.reader import Head, ReadLimits
+
+H100 = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85018279936, "numSms": 132}
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def profile_of(trace: KinetoTrace, folder: Path, limits: ReadLimits | None = None) -> Profile:
+    """The trace, written and read."""
+    return PYTORCH.read(trace.write(folder, "rank0.pt.trace.json.gz"), limits or ReadLimits())
+
+
+def recognized(data: str, *, is_folder: bool = False) -> bool:
+    """Whether a file that begins so is taken for a trace."""
+    return PYTORCH.recognizes(Head("file", data.encode(), is_folder=is_folder))
+
+
+def test_a_step_of_training_is_read_as_it_was(tmp_path: Path) -> None:
+    """Kernels, launches, copies, the loader and the device."""
+    profile = profile_of(
+        KinetoTrace(deviceProperties=[H100], cuda_runtime_version=12040)
+        .annotation("ProfilerStep#3", 1000.0, 100.0)
+        .annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1000.0, 40.0)
+        .launch(1, 1040.0, 5.5)
+        .kernel("sm90_xmma_gemm_warpgroupsize1x1x1", 1050.001, 10.002, correlation=1,
+                **{"est. achieved occupancy %": 25})
+        .launch(2, 1065.0, 5.0)
+        .kernel("elementwise_kernel", 1080.0, 2.5, correlation=2)
+        .complete("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 1045.0, 6.0,
+                  device=0, stream=7, bytes=4096),
+        tmp_path,
+    )  # fmt: skip
+
+    (device,) = profile.devices
+    assert (profile.format, profile.version) == (ProfileFormat.PYTORCH, "schema 1, CUDA 12.4")
+    assert profile.source == "rank0.pt.trace.json.gz"
+    assert device.device == ProfiledDevice("0", 0, "NVIDIA H100 80GB HBM3", "", 85018279936, 132)
+    assert device.time is not None
+    assert device.time.span_seconds == pytest.approx(32.499e-6, abs=1e-15)
+    assert device.time.kernel_seconds == pytest.approx(12.502e-6, abs=1e-15)
+    assert device.time.host_wait_seconds == pytest.approx(19.997e-6, abs=1e-15)
+    assert device.launches == LaunchUse(2, pytest.approx(10.5e-6), short_kernels=1, matched=2)
+    assert device.copies == (CopyUse(CopyKind.HOST_TO_DEVICE, HostMemory.PAGEABLE, 1, 4096, 6e-6),)
+    assert [(each.uses_tensor_cores, each.occupancy_ratio) for each in device.kernels] == [
+        (True, 0.25),
+        (False, None),
+    ]
+    (step,) = device.steps
+    assert (step.name, step.loader_seconds) == ("ProfilerStep#3", pytest.approx(40e-6))
+
+
+def test_categories_of_old_files_mean_the_same(tmp_path: Path) -> None:
+    """Those of 2021 begin with a capital, have text for streams, and steps among operators."""
+    profile = profile_of(
+        KinetoTrace()
+        .complete("Operator", "ProfilerStep#1", 0, 100)
+        .complete("Operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 30)
+        .complete("Operator", "aten::mm", 40, 5)
+        .complete("Runtime", "cudaLaunchKernel", 41, 2, correlation=1)
+        .complete("Kernel", "volta_sgemm_64x64_nt", 50, 10, stream="stream 7", device=0,
+                  correlation=1)
+        .complete("Memcpy", "Memcpy DtoH (Device -> Pinned)", 70, 1, device=0)
+        .complete("Memset", "Memset (Device)", 72, 1, device=0),
+        tmp_path,
+    )  # fmt: skip
+
+    (device,) = profile.devices
+    assert device.kernels[0].name == "volta_sgemm_64x64_nt"
+    assert device.launches is not None
+    assert device.steps[0].loader_seconds == pytest.approx(30e-6)
+    assert [each.memory for each in device.copies] == [HostMemory.PINNED]
+    assert profile.unread == {"Operator": 1}
+
+
+def test_rocm_numbers_its_devices_as_it_likes(tmp_path: Path) -> None:
+    """Kernels on device 2, memory of device 0, one entry in the list: it is one GPU."""
+    profile = profile_of(
+        KinetoTrace(
+            deviceProperties=[{"id": 0, "name": "AMD Instinct MI300X", "totalGlobalMem": 205}],
+            hip_runtime_version=60443483,
+        )
+        .kernel("Cijk_Alik_Bljk_MI16x16x1", 0, 10, device=2, kind="Dispatch Kernel")
+        .add({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 1, "args": {
+            "Device Id": 0, "Device Type": 6, "Total Allocated": 70, "Total Reserved": 90}})
+        .add({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 2, "args": {
+            "Device Id": 0, "Device Type": 6, "Total Allocated": 60, "Total Reserved": 90}})
+        .add({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 2, "args": {
+            "Device Id": -1, "Device Type": 0, "Total Allocated": 9999}}),
+        tmp_path,
+    )  # fmt: skip
+
+    (device,) = profile.devices
+    assert device.device == ProfiledDevice("2", 2, "AMD Instinct MI300X", "", 205)
+    assert device.memory_peak_bytes == 70
+    assert profile.version == "schema 1, HIP 6.4"
+    assert profile.unread == {"[memory]": 1}
+
+
+def test_a_device_that_no_entry_speaks_of_keeps_its_number_alone(tmp_path: Path) -> None:
+    """Where the list names different GPUs, it could be any."""
+    listed = [H100, {**H100, "id": 1, "name": "NVIDIA L4"}]
+
+    profile = profile_of(KinetoTrace(deviceProperties=listed).kernel("a", 0, 1, device=5), tmp_path)
+
+    assert profile.devices[0].device == ProfiledDevice("5", 5)
+
+
+def test_collectives_are_told_by_their_arguments_as_well(tmp_path: Path) -> None:
+    """Newer files say what a kernel is for."""
+    profile = profile_of(
+        KinetoTrace(distributedInfo={"rank": 3, "world_size": 8, "backend": "nccl"})
+        .kernel("mine", 0, 10, **{"Collective name": "allreduce", "Group size": 8})
+        .kernel("gemm", 5, 10, stream=20)
+        .kernel(NCCL, 20, 5),
+        tmp_path,
+    )
+
+    time = profile.devices[0].time
+    assert time is not None
+    assert (profile.rank, profile.world_size) == (3, 8)
+    assert time.collective_seconds == pytest.approx(15e-6)
+    assert time.exposed_collective_seconds == pytest.approx(10e-6)
+
+
+@pytest.mark.parametrize(
+    ("top", "at", "start"),
+    [
+        ({"baseTimeNanoseconds": 1751410836000000000}, 5, 1751410836000000000),
+        ({}, 1682725898236567, 0),
+        ({}, 4203669604595.407, None),
+    ],
+)
+def test_the_wall_time_is_told_where_it_is_known(
+    tmp_path: Path, top: dict[str, Any], at: float, start: int | None
+) -> None:
+    """Old files count from 1970, newer ones from a base they name, some from neither."""
+    assert profile_of(KinetoTrace(**top).kernel("a", at, 1), tmp_path).start == start
+
+
+def test_steps_of_the_device_stand_in_where_the_host_has_none(tmp_path: Path) -> None:
+    """A trace of the device alone."""
+    trace = (
+        KinetoTrace()
+        .kernel("a", 0, 10)
+        .complete("gpu_user_annotation", "ProfilerStep#1", 0, 10, device=0)
+    )
+    assert [each.name for each in profile_of(trace, tmp_path).devices[0].steps] == [
+        "ProfilerStep#1"
+    ]
+
+    trace.annotation("ProfilerStep#2", 0, 20)
+
+    assert [each.name for each in profile_of(trace, tmp_path).devices[0].steps] == [
+        "ProfilerStep#2"
+    ]
+
+
+def test_what_the_host_did_is_summed_by_kind(tmp_path: Path) -> None:
+    """Waiting for the device, writing checkpoints, and what the program named."""
+    profile = profile_of(
+        KinetoTrace()
+        .complete("cuda_runtime", "cudaStreamSynchronize", 0, 7, correlation=1)
+        .complete("python_function", "/home/me/torch/serialization.py(850): save", 10, 90)
+        .complete("python_function", "train.py(1): step", 10, 90)
+        .annotation("Optimizer.step#SGD.step", 200, 5),
+        tmp_path,
+    )
+
+    assert {(each.kind, each.name): each.count for each in profile.host_spans} == {
+        (SpanKind.SYNCHRONIZATION, "cudaStreamSynchronize"): 1,
+        (SpanKind.CHECKPOINT, "torch.save"): 1,
+        (SpanKind.ANNOTATION, "Optimizer.step#SGD.step"): 1,
+    }
+    assert profile.unread == {"python_function": 1}
+
+
+def test_a_trace_without_kernels_says_so(tmp_path: Path) -> None:
+    """A rank without a GPU is not a GPU at zero percent."""
+    profile = profile_of(KinetoTrace().complete("cpu_op", "aten::mm", 0, 5), tmp_path)
+
+    assert profile.devices == ()
+    assert profile.notes == (
+        "No kernel in it: it was recorded without a GPU, or with host activities only.",
+    )
+
+
+def test_copies_of_unknown_size_are_said_to_be(tmp_path: Path) -> None:
+    """ROCm leaves the sizes of some out."""
+    trace = KinetoTrace().kernel("a", 0, 1).complete("gpu_memcpy", "Memcpy HtoD", 0, 1, device=0)
+
+    assert profile_of(trace, tmp_path).notes == ("The sizes of 1 copies are not in it.",)
+
+
+def test_hardware_counters_are_read_in_place_of_a_time_line(tmp_path: Path) -> None:
+    """Means over the runs; the times of ranges are no time line."""
+    name, missing = "ampere_sgemm", "__missing__"
+    tensor = "smsp__inst_executed_pipe_tensor.sum"
+    busy = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+    profile = profile_of(
+        KinetoTrace(deviceProperties=[H100])
+        .complete("cuda_profiler_range", name, 0, 10, **{tensor: 5, busy: 80.0})
+        .complete("cuda_profiler_range", name, 10, 10, **{tensor: 0, busy: 60})
+        .complete("cuda_profiler_range", missing, 20, 10, **{tensor: 0}),
+        tmp_path,
+    )
+
+    (device,) = profile.devices
+    assert (device.time, device.device.name) == (None, H100["name"])
+    assert [
+        (each.name, each.count, each.uses_tensor_cores, each.compute_ratio)
+        for each in device.kernels
+    ] == [(name, 2, True, 0.7), ("(unnamed)", 1, False, None)]
+    assert profile.notes[0].startswith("Hardware counters of 3 kernel runs in place of a time line")
+
+
+def test_annotations_of_devices_and_marks_are_no_work(tmp_path: Path) -> None:
+    """The profiler's own spans last as long as the profile."""
+    profile = profile_of(
+        KinetoTrace()
+        .kernel("a", 100, 10)
+        .complete("Trace", "PyTorch Profiler (0)", 0, 5000)
+        .complete("gpu_user_annotation", "forward", 0, 5000, device=0)
+        .complete("cuda_sync", "Stream Sync", 0, 5000, device=0)
+        .add({"ph": "i", "name": "Iteration Start: PyTorch Profiler", "ts": 0})
+        .add({"ph": "M", "name": "process_name", "args": {"name": "python"}})
+        .add({"ph": "s", "cat": "ac2g", "name": "ac2g", "ts": 0})
+        .add({}),
+        tmp_path,
+    )
+
+    time = profile.devices[0].time
+    assert time is not None
+    assert time.span_seconds == pytest.approx(10e-6)
+    assert profile.events == 8
+    assert sum(profile.unread.values()) == 7
+
+
+def test_what_cannot_be_is_counted_by_what_is_wrong(tmp_path: Path) -> None:
+    """And the rest is read."""
+    profile = profile_of(
+        KinetoTrace()
+        .kernel("a", 0, 10)
+        .kernel("a", 20, -5)
+        .complete("kernel", "a", "soon", 1)
+        .add({"ph": "X", "cat": "kernel", "name": ["a"], "ts": 30, "dur": 1, "args": "none"})
+        .add(7),
+        tmp_path,
+    )
+
+    assert sum(each.count for each in profile.devices[0].kernels) == 1
+    assert profile.unread == {
+        "kernel of a negative duration": 1,
+        "kernel without a time": 1,
+        "event that is no object": 1,
+    }
+
+
+EVENT = st.fixed_dictionaries(
+    {
+        "ph": st.sampled_from(["X", "X", "i", "M", "s", 5]),
+        "cat": st.sampled_from(["kernel", "gpu_memcpy", "cuda_runtime", "user_annotation", "", 3]),
+        "name": st.sampled_from(["ProfilerStep#1", "[memory]", "a", None, {}]),
+    },
+    optional={
+        "ts": st.none() | st.integers() | st.floats() | st.text(max_size=5),
+        "dur": st.integers(-5, 50) | st.floats(),
+        "args": st.none()
+        | st.dictionaries(
+            st.sampled_from(["device", "correlation", "bytes", "Device Type", "Total Allocated"]),
+            st.integers() | st.text(max_size=3) | st.lists(st.none(), max_size=1),
+        ),
+    },
+)
+
+
+TOP = st.dictionaries(
+    st.sampled_from(
+        ["deviceProperties", "distributedInfo", "baseTimeNanoseconds", "cuda_runtime_version"]
+    ),
+    st.none() | st.integers() | st.lists(st.dictionaries(st.just("id"), st.integers())),
+)
+
+
+@given(st.lists(EVENT, max_size=8), TOP)
+def test_values_of_wrong_types_never_end_in_a_traceback(
+    tmp_path_factory: pytest.TempPathFactory, events: list[Any], top: dict[str, Any]
+) -> None:
+    """Every event is either taken or counted."""
+    trace = KinetoTrace(**top)
+    trace.events = events
+
+    profile = profile_of(trace, tmp_path_factory.mktemp("wrong"))
+
+    assert profile.events == len(events)
+    assert sum(profile.unread.values()) <= len(events)
+
+
+def test_a_torn_trace_shows_what_came_before(tmp_path: Path) -> None:
+    """With a note that says where it broke off."""
+    path = KinetoTrace().kernel("a", 0, 10).kernel("b", 10, 10).write(tmp_path)
+    path.write_bytes(path.read_bytes()[:-140])
+
+    profile = PYTORCH.read(path, ReadLimits())
+
+    assert [each.name for each in profile.devices[0].kernels] == ["a"]
+    assert profile.notes[0].startswith("Not whole: the file ends at character")
+
+
+def test_nothing_of_who_recorded_it_comes_out(tmp_path: Path) -> None:
+    """Environment, host, user, command line and folders stay in the file."""
+    trace = KinetoTrace(
+        metadata={"environment": SECRETS, "argv": list(SECRETS.values())},
+        host_name=SECRETS["HOSTNAME"],
+        distributedInfo={"rank": 0, "world_size": 2, "master": SECRETS["HOSTNAME"]},
+        deviceProperties=[{**H100, "owner": SECRETS["USER"]}],
+    )
+    trace.add({"ph": "M", "name": "process_name", "args": {"name": SECRETS["HF_TOKEN"]}})
+    trace.add({"ph": "M", "name": "process_labels", "args": {"labels": SECRETS["HOME"]}})
+    trace.complete("python_function", f"{SECRETS['HOME']}/train.py(3): main", 0, 5)
+    trace.complete("python_function", f"{SECRETS['HOME']}/torch/serialization.py(1): save", 0, 5)
+    trace.complete("cpu_op", "aten::mm", 0, 5, **SECRETS)
+    trace.kernel("gemm", 0, 10, **SECRETS)
+    trace.launch(1, 0, 5)
+
+    shown = repr(profile_of(trace, tmp_path))
+
+    assert "gemm" in shown
+    assert [secret for secret in SECRETS.values() if secret in shown] == []
+
+
+def test_an_error_quotes_nothing_of_the_file(tmp_path: Path) -> None:
+    """A token stands where the fault is."""
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"env": SECRETS})[:-1] + SECRETS["HF_TOKEN"], "utf-8")
+
+    with pytest.raises(ProfileError) as caught:
+        PYTORCH.read(path, ReadLimits())
+
+    assert not any(secret in str(caught.value) for secret in SECRETS.values())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '{\n  "schemaVersion": 1,\n',
+        '\ufeff{"traceEvents":[{"ph":"X","cat":"cpu_op","name":"aten::mm"',
+        '{"traceEvents":[{"ph":"X","cat":"Operator"',
+        '{"distributedInfo": {"rank": 0}',
+    ],
+)
+def test_traces_are_told_by_what_kineto_alone_writes(data: str) -> None:
+    """Wherever in the head it stands."""
+    assert recognized(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "",
+        '{"displayTimeUnit":"ns","metadata":{"highres-ticks":true},"traceEvents":[{"ph":"M"',
+        '{"benchmarks": []}',
+        '"schemaVersion": 1',
+        "SQLite format 3\x00",
+    ],
+)
+def test_other_files_are_not_taken_for_traces(data: str) -> None:
+    """XLA's traces have the same list of events, and none of the rest."""
+    assert not recognized(data)
+    assert not recognized('{"schemaVersion": 1}', is_folder=True)

@@ -1,0 +1,102 @@
+"""Real profiles of TensorFlow and JAX against figures that were computed from their raw events."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rightsizer.domain.profile import DeviceProfile, Profile, ProfileFormat
+from rightsizer.profiles.formats import open_profile
+from rightsizer.profiles.reader import ReadLimits
+
+MILLISECOND = 1e-3
+TENSORFLOW = "tfprofiler_gpu_multi_worker"
+JAX = "tracelens_jax_te_fused_attn"
+BOTH_FORMS = (".xplane.pb", ".trace.json.gz")
+
+
+def read(name: str) -> Profile:
+    """A file of the folder that RIGHTSIZER_TRUTH names."""
+    folder = os.environ.get("RIGHTSIZER_TRUTH", "")
+    path = Path(folder) / "profiles" / "xla" / name
+    if not folder or not path.is_file():
+        pytest.skip(f"RIGHTSIZER_TRUTH does not name a folder with profiles/xla/{name}")
+    return open_profile(path, ReadLimits())
+
+
+def device_of(profile: Profile, index: int) -> DeviceProfile:
+    """One of its devices."""
+    return next(each for each in profile.devices if each.device.index == index)
+
+
+@pytest.mark.parametrize("form", BOTH_FORMS)
+@pytest.mark.parametrize(
+    ("name", "index", "kernels", "busy", "span"),
+    [
+        (TENSORFLOW, 4, 665, 14.83, 19.87),
+        (TENSORFLOW, 6, 665, 14.87, 21.31),
+        (JAX, 0, 150, 12.13, 12.96),
+    ],
+)
+def test_busy_time_and_span(  # noqa: PLR0913, PLR0917 - the table's columns.
+    name: str, form: str, index: int, kernels: int, busy: float, span: float
+) -> None:
+    """To the last digit that is given; kernels and idle time make up the span."""
+    device = device_of(read(f"{name}{form}"), index)
+    assert sum(each.count for each in device.kernels) == kernels
+    assert device.time is not None
+    assert device.time.kernel_seconds == pytest.approx(busy * MILLISECOND, abs=0.005 * MILLISECOND)
+    assert device.time.span_seconds == pytest.approx(span * MILLISECOND, abs=0.005 * MILLISECOND)
+    assert device.time.kernel_seconds + device.time.idle_seconds == pytest.approx(
+        device.time.span_seconds, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", [TENSORFLOW, JAX])
+def test_both_forms_say_the_same(name: str) -> None:
+    """One was made of the other; its microseconds have three decimals, so that nothing is lost."""
+    plane, trace = (read(f"{name}{form}") for form in BOTH_FORMS)
+    assert [each.time for each in trace.devices] == [each.time for each in plane.devices]
+    assert [each.copies for each in trace.devices] == [each.copies for each in plane.devices]
+    assert [each.launches for each in trace.devices] == [each.launches for each in plane.devices]
+    assert [each.steps for each in trace.devices] == [each.steps for each in plane.devices]
+    assert trace.host_spans == plane.host_spans
+
+
+def test_what_tensorflow_says_of_its_gpus() -> None:
+    """Eight V100 of 16 GB, of which two computed, for one step."""
+    profile = read(f"{TENSORFLOW}.xplane.pb")
+    assert profile.format is ProfileFormat.XPLANE
+    assert [each.device.index for each in profile.devices if each.time] == [4, 6]
+    assert {each.device.multiprocessors for each in profile.devices} == {80}
+    assert {each.device.memory_bytes for each in profile.devices} == {16945512448}
+    assert [len(each.steps) for each in profile.devices if each.time] == [1, 1]
+    assert "5 of its 8 GPUs did nothing." in profile.notes
+
+
+def test_what_jax_says_of_its_gpu() -> None:
+    """One of AMD's with 256 cores and 309 GB; the profiler's own plane says when it was."""
+    profile = read(f"{JAX}.xplane.pb")
+    (device,) = profile.devices
+    assert device.device.multiprocessors == 256
+    assert device.device.memory_bytes == 309220868096
+    assert profile.start == 1_779_266_702_889_805_563
+    assert device.launches is not None
+    assert device.launches.matched == 150
+    assert "7 of its 8 GPUs did nothing." in profile.notes
+
+
+@pytest.mark.parametrize("name", [f"{TENSORFLOW}.xplane.pb", f"{JAX}.xplane.pb"])
+def test_no_event_is_dropped_unsaid(name: str) -> None:
+    """What was of use and what was not make up what was there."""
+    profile = read(name)
+    device = sum(
+        sum(kernel.count for kernel in each.kernels)
+        + sum(copy.count for copy in each.copies)
+        + len(each.steps)
+        for each in profile.devices
+    )
+    unread = sum(profile.unread.values())
+    assert unread + device <= profile.events
+    assert "unknown fields" not in profile.unread
+    assert profile.events == {TENSORFLOW: 23128, JAX: 1992}[name.removesuffix(".xplane.pb")]

@@ -1,0 +1,273 @@
+"""`*.xplane.pb`: what is read of it, and what is not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profile_xplane import (
+    GPU,
+    WORKED,
+    Event,
+    Line,
+    Plane,
+    kernel,
+    space,
+)
+from rightsizer.domain.profile import (
+    CopyKind,
+    CopyUse,
+    DeviceProfile,
+    HostMemory,
+    Profile,
+    SpanKind,
+    TimeUse,
+)
+from rightsizer.profiles.reader import Head, ReadLimits
+from rightsizer.profiles.xplane.reader import XPLANE
+
+NANOSECOND = 1e-9
+LIMITS = ReadLimits()
+
+
+def read_bytes(folder: Path, data: bytes, limits: ReadLimits = LIMITS) -> Profile:
+    """The profile that is in these bytes."""
+    path = folder / "host.xplane.pb"
+    path.write_bytes(data)
+    return XPLANE.read(path, limits)
+
+
+def read_planes(folder: Path, *planes: Plane) -> Profile:
+    """The profile of these planes."""
+    return read_bytes(folder, space(planes))
+
+
+def read_streams(folder: Path, *lines: Line, host: Sequence[Event] = ()) -> DeviceProfile:
+    """The one device that has these lines."""
+    planes = [Plane("/device:GPU:0", lines, GPU), Plane("/host:CPU", [Line("main", host)])]
+    (device,) = read_planes(folder, *planes).devices
+    return device
+
+
+def time_of(device: DeviceProfile) -> TimeUse:
+    """Where its time went, for a device with kernels."""
+    assert device.time is not None
+    return device.time
+
+
+def test_a_gpu_that_waited_for_its_host(tmp_path: Path) -> None:
+    """Kernels of streams that overlap count once, derived lines not at all."""
+    (device,) = read_planes(tmp_path, *WORKED).devices
+    time = time_of(device)
+    assert time.span_seconds == pytest.approx(1500 * NANOSECOND)
+    assert time.kernel_seconds == pytest.approx(1100 * NANOSECOND)
+    assert time.collective_seconds == pytest.approx(500 * NANOSECOND)
+    assert time.host_wait_seconds == pytest.approx(400 * NANOSECOND)
+    assert time.idle_seconds == pytest.approx(400 * NANOSECOND)
+    assert {each.name: each.count for each in device.kernels} == {
+        "gemm": 2,
+        "add": 1,
+        "ncclDevKernel_AllReduce": 1,
+    }
+    assert device.launches is not None
+    assert (device.launches.count, device.launches.matched) == (4, 4)
+
+
+def test_what_a_plane_says_of_its_device(tmp_path: Path) -> None:
+    """Its size, and the allocator's peak; it has no name."""
+    (device,) = read_planes(tmp_path, *WORKED).devices
+    assert device.device.key == "/device:GPU:3"
+    assert device.device.index == 3
+    assert device.device.name == ""
+    assert device.device.memory_bytes == 16945512448
+    assert device.device.multiprocessors == 80
+    assert device.memory_peak_bytes == 5000
+
+
+def test_copies_and_fills_are_no_kernels(tmp_path: Path) -> None:
+    """A copy's details say its size and what the host's side is."""
+    (device,) = read_planes(tmp_path, *WORKED).devices
+    (copy,) = device.copies
+    assert copy == CopyUse(
+        CopyKind.HOST_TO_DEVICE, HostMemory.PINNED, 1, 4096, pytest.approx(150 * NANOSECOND)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "details", "kind", "memory", "size"),
+    [
+        ("MemcpyH2D", "size:4 dest:4 async:1", CopyKind.HOST_TO_DEVICE, HostMemory.UNKNOWN, 4),
+        (
+            "MemcpyD2H",
+            "kind_src:device kind_dst:pageable size:8 dest:0 async:0",
+            *(CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE, 8),
+        ),
+        ("MemcpyD2D", "size:1", CopyKind.DEVICE_TO_DEVICE, HostMemory.UNKNOWN, 1),
+        ("MemcpyP2P", "size:1 dest:1", CopyKind.PEER, HostMemory.UNKNOWN, 1),
+        ("MemcpyOther", "kind_src:managed size:2", CopyKind.OTHER, HostMemory.MANAGED, 2),
+        ("CopyDeviceToHost", "size:1", CopyKind.OTHER, HostMemory.UNKNOWN, 1),
+        ("MemcpyH2D", "size:many", CopyKind.HOST_TO_DEVICE, HostMemory.UNKNOWN, 0),
+    ],
+)
+def test_kinds_of_copies(  # noqa: PLR0913, PLR0917 - the table's columns.
+    tmp_path: Path, name: str, details: str, kind: CopyKind, memory: HostMemory, size: int
+) -> None:
+    """By the event's name; by its details where the name is another."""
+    line = Line("Stream #1(MemcpyH2D)", [Event(name, 0, 10, {"memcpy_details": details})])
+    (copy,) = read_streams(tmp_path, line).copies
+    assert (copy.kind, copy.memory, copy.bytes) == (kind, memory, size)
+
+
+def test_a_graph_is_busy_time_without_kernels(tmp_path: Path) -> None:
+    """One event stands for the whole of it."""
+    graph = Event("graph", 100, 50, {"cuda_graph_exec_id": 5, "correlation_id": 9})
+    device = read_streams(tmp_path, Line("Stream #1", [kernel("a", 0, 10), graph]))
+    assert time_of(device).kernel_seconds == pytest.approx(60 * NANOSECOND)
+    assert sum(each.count for each in device.kernels) == 1
+
+
+def test_events_of_memory_on_a_stream_are_not_busy(tmp_path: Path) -> None:
+    """They are counted by what they are."""
+    event = Event("MemoryAlloc", 0, 900, {"memalloc_details": "kind:device num_bytes:4"})
+    planes = [Plane("/device:GPU:0", [Line("Stream #1", [event, kernel("a", 10, 5)])], GPU)]
+    profile = read_planes(tmp_path, *planes)
+    assert time_of(profile.devices[0]).span_seconds == pytest.approx(5 * NANOSECOND)
+    assert profile.unread["events of memory"] == 1
+
+
+@pytest.mark.parametrize(
+    ("stats", "ratio"),
+    [
+        ({"theoretical_occupancy_pct": 62.5}, 0.625),
+        ({"kernel_details": " grid:1,1,1 block:2,1,1 group_mem:0 occ_pct:50"}, 0.5),
+        ({"kernel_details": " grid:1,1,1 block:2,1,1 group_mem:0 occ_pct:0"}, None),
+        ({"theoretical_occupancy_pct": 700.0}, None),
+        ({"theoretical_occupancy_pct": float("nan")}, None),
+        ({"kernel_details": "occ_pct:high"}, None),
+        ({}, None),
+    ],
+)
+def test_the_occupancy_of_a_launch(
+    tmp_path: Path, stats: dict[str, float | str], ratio: float | None
+) -> None:
+    """NVIDIA's and AMD's way to say it; 0 says that it is not known."""
+    device = read_streams(tmp_path, Line("Stream #1", [Event("k", 0, 10, stats)]))
+    assert device.kernels[0].occupancy_ratio == (None if ratio is None else pytest.approx(ratio))
+
+
+def test_steps_of_a_device(tmp_path: Path) -> None:
+    """Their own line, of the same device."""
+    (device,) = read_planes(tmp_path, *WORKED).devices
+    (step,) = device.steps
+    assert step.name == "7"
+    assert step.time.kernel_seconds == pytest.approx(1100 * NANOSECOND)
+
+
+def test_launches_that_their_own_tracer_saw(tmp_path: Path) -> None:
+    """A plane beside that of all threads, until a tool puts them together."""
+    launch = Event("cuLaunchKernel", 0, 5, {"correlation_id": 300})
+    planes = [
+        Plane("/device:GPU:0", [Line("Stream #1", [kernel("a", 10, 5, correlation_id=300)])]),
+        Plane("/host:CUPTI", [Line("1", [launch])]),
+    ]
+    (device,) = read_planes(tmp_path, *planes).devices
+    assert device.launches is not None
+    assert device.launches.matched == 1
+
+
+def test_steps_that_only_the_host_knows(tmp_path: Path) -> None:
+    """JAX's annotation carries its number."""
+    host = [Event("train", 0, 100, {"step_num": 4}), Event("train", 100, 100, {"step_num": 5})]
+    line = Line("Stream #1", [kernel("a", 10, 20), kernel("b", 150, 30)])
+    device = read_streams(tmp_path, line, host=host)
+    assert [each.name for each in device.steps] == ["train 4", "train 5"]
+
+
+def test_spans_of_the_host(tmp_path: Path) -> None:
+    """The loader and waiting, by the names of functions, without their files."""
+    spans = read_planes(tmp_path, *WORKED).host_spans
+    assert {(each.kind, each.name, each.count) for each in spans} == {
+        (SpanKind.LOADER, "IteratorGetNextOp::DoCompute", 1),
+        (SpanKind.SYNCHRONIZATION, "block_until_ready", 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "shown"),
+    [
+        ("cuStreamSynchronize", SpanKind.SYNCHRONIZATION, "cuStreamSynchronize"),
+        ("hipDeviceSynchronize", SpanKind.SYNCHRONIZATION, "hipDeviceSynchronize"),
+        ("save/SaveV2:SaveV2", SpanKind.CHECKPOINT, "SaveV2"),
+        ("$orbax.py:7 save_checkpoint", SpanKind.CHECKPOINT, "save_checkpoint"),
+        (
+            "next:MultiDeviceIteratorGetNextFromShard",
+            *(SpanKind.LOADER, "MultiDeviceIteratorGetNextFromShard"),
+        ),
+    ],
+)
+def test_names_of_spans(tmp_path: Path, name: str, kind: SpanKind, shown: str) -> None:
+    """Of the driver, of TensorFlow's operations, and of Python's functions."""
+    profile = read_planes(tmp_path, Plane("/host:CPU", [Line("main", [Event(name, 0, 5)])]))
+    assert [(each.kind, each.name) for each in profile.host_spans] == [(kind, shown)]
+
+
+def test_time_zero_is_when_the_profiler_started(tmp_path: Path) -> None:
+    """Where its own plane says so."""
+    assert read_planes(tmp_path, *WORKED).start == 1_779_266_702_889_805_563
+    assert read_planes(tmp_path, *WORKED[:-1]).start is None
+
+
+def test_events_with_wall_time_need_no_start(tmp_path: Path) -> None:
+    """Time 0 is the epoch then, whatever else is said."""
+    line = Line("Stream #1", [kernel("a", 0, 10)], 1_779_266_702_889_805_563)
+    plane = Plane("/device:GPU:0", [line], GPU)
+    assert read_planes(tmp_path, plane, WORKED[-1]).start == 0
+
+
+def test_a_gpu_of_which_two_hosts_wrote_is_two(tmp_path: Path) -> None:
+    """Their planes have the same name, and their times are not one device's."""
+    planes = [
+        Plane("/device:GPU:0", [Line("Stream #1", [kernel("a", start, 10)])], GPU)
+        for start in (0, 500)
+    ]
+    profile = read_planes(tmp_path, *planes)
+    assert [each.device.key for each in profile.devices] == ["/device:GPU:0", "/device:GPU:0 (2)"]
+    assert [time_of(each).span_seconds for each in profile.devices] == [pytest.approx(1e-8)] * 2
+
+
+def test_a_profile_without_kernels_says_so(tmp_path: Path) -> None:
+    """A host alone is no fault, and no GPU at 0 %."""
+    profile = read_planes(tmp_path, *WORKED[1:])
+    assert all(each.time is None for each in profile.devices)
+    assert any("no kernel of a GPU" in each for each in profile.notes)
+
+
+def test_it_is_told_by_its_first_plane() -> None:
+    """Not by its name, and nothing else is taken for it."""
+    assert XPLANE.recognizes(Head("a.txt", space(WORKED)))
+    for other in (b"", b"{}", b"\x0a\x05hello", b"SQLite format 3\0", b"\x0a\x12\x34"):
+        assert not XPLANE.recognizes(Head("host.xplane.pb", other))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 10_000), st.integers(0, 500)), min_size=1)
+)
+def test_kernels_and_idle_time_make_up_the_span(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[int, int, int]]
+) -> None:
+    """On however many streams, in whatever order."""
+    folder = tmp_path_factory.mktemp("sums")
+    lines = [
+        Line(
+            f"Stream #{stream}",
+            [kernel("k", start, duration) for at, start, duration in runs if at == stream],
+        )
+        for stream in range(4)
+    ]
+    busy = {moment for _, start, duration in runs for moment in range(start, start + duration)}
+    time = time_of(read_streams(folder, *lines))
+    assert time.kernel_seconds == pytest.approx(len(busy) * NANOSECOND, abs=1e-15)
+    assert time.kernel_seconds + time.idle_seconds == pytest.approx(time.span_seconds, abs=1e-15)

@@ -1,0 +1,179 @@
+"""`*.xplane.pb` that are odd, torn, large or full of secrets."""
+
+import gzip
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profile_xplane import (
+    GPU,
+    WORKED,
+    Event,
+    Line,
+    Plane,
+    kernel,
+    length_field,
+    number_field,
+    space,
+)
+from rightsizer.domain.errors import ProfileError
+from rightsizer.domain.profile import Profile
+from rightsizer.profiles.reader import ReadLimits
+from rightsizer.profiles.xplane.reader import XPLANE
+
+LIMITS = ReadLimits()
+
+
+def read_bytes(folder: Path, data: bytes, limits: ReadLimits = LIMITS) -> Profile:
+    """The profile that is in these bytes."""
+    path = folder / "host.xplane.pb"
+    path.write_bytes(data)
+    return XPLANE.read(path, limits)
+
+
+def read_planes(folder: Path, *planes: Plane) -> Profile:
+    """The profile of these planes."""
+    return read_bytes(folder, space(planes))
+
+
+def test_what_is_not_read_is_counted_and_named(tmp_path: Path) -> None:
+    """TPUs, other planes, derived lines, other events of the host, sums without times."""
+    profile = read_planes(
+        tmp_path,
+        *WORKED,
+        Plane("/device:TPU:0", [Line("XLA Ops", [Event("dot", 0, 9), Event("dot", 9, 9)])]),
+        Plane("/device:CUSTOM:Megascale", [Line("x", [Event("send", 0, 9)])]),
+        Plane("/device:GPU:6", [Line("Stream #1", [Event("sum", None, 9)])]),
+    )
+    assert profile.unread == {
+        "events of TPUs": 2,
+        "events of other planes": 1,
+        "events of derived lines": 1,
+        "events of the host": 1,
+        "sums of events, without times": 1,
+    }
+    assert "It has 1 TPU planes, which are counted and not read." in profile.notes
+    assert "1 of its 3 GPUs did nothing." in profile.notes
+    written = sum(len(line.events) for plane in WORKED for line in plane.lines) + 4
+    assert profile.events == written
+
+
+def test_unknown_fields_are_counted(tmp_path: Path) -> None:
+    """A newer writer may have more to say, on every level."""
+    event = number_field(1, 1) + number_field(77, 1) + length_field(78, "new")
+    line = length_field(2, "Stream #1") + length_field(4, event) + number_field(79, 1)
+    plane = length_field(2, "/device:GPU:0") + length_field(3, line) + length_field(80, "new")
+    profile = read_bytes(tmp_path, length_field(1, plane) + length_field(81, "new"))
+    assert profile.unread == {"unknown fields": 5}
+    assert sum(each.count for each in profile.devices[0].kernels) == 1
+
+
+def test_events_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    """Negative durations, and times out of all time."""
+    line = Line("Stream #1", [kernel("a", 0, -5), kernel("b", 5, 5)])
+    far = Line("Stream #2", [kernel("c", 0, 5)], 2**63 - 1)
+    profile = read_planes(tmp_path, Plane("/device:GPU:0", [line, far], GPU))
+    assert [each.name for each in profile.devices[0].kernels] == ["b"]
+    assert profile.unread == {
+        "kernel of a negative duration": 1,
+        "kernel out of all time": 1,
+    }
+
+
+def test_messages_of_the_profiler_are_notes(tmp_path: Path) -> None:
+    """Their words, without what may be a secret or a path."""
+    profile = read_bytes(
+        tmp_path,
+        space(
+            WORKED,
+            errors=["CUPTI is not available: HF_TOKEN=hf_s3cret at /home/somebody/run.py"],
+            warnings=["12 events were dropped"] * 5,
+        ),
+    )
+    assert profile.notes[0] == ("The profiler reported an error: CUPTI is not available: … at …")
+    assert profile.notes[1] == "The profiler reported a warning: 12 events were dropped"
+    assert profile.unread["messages of the profiler"] == 6
+
+
+def test_nothing_of_who_recorded_it_comes_out(tmp_path: Path) -> None:
+    """Names of hosts, folders and files, and values that nobody asked for."""
+    environment = {"env": "TOKEN=s3cret", "command_line": "train --key s3cret"}
+    data = space(
+        [
+            *(replace(each, stats={**each.stats, **environment}) for each in WORKED),
+            Plane("/host:metadata", [], environment),
+        ],
+        hostnames=["s3cret.somebody.example"],
+        errors=["s3cret", "see /home/somebody"],
+    )
+    told = repr(read_bytes(tmp_path, data))
+    assert "s3cret" not in told
+    assert "somebody" not in told
+
+
+def test_a_long_file_is_never_in_memory(tmp_path: Path) -> None:
+    """Of 24 MB a piece at a time is, whether its events are of use or not."""
+    event = length_field(4, number_field(1, 1) + number_field(2, 9) + length_field(4, b"x" * 480))
+    line = length_field(2, "python3") + event * 50_000
+    path = tmp_path / "long.xplane.pb"
+    path.write_bytes(length_field(1, length_field(2, "/host:CPU") + length_field(3, line)))
+    tracemalloc.start()
+    profile = XPLANE.read(path, LIMITS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert profile.unread == {"events of the host": 50_000}
+    assert peak < 4 * 2**20
+
+
+def test_a_packed_file_reads_the_same(tmp_path: Path) -> None:
+    """Some stores pack whatever they keep."""
+    plain = read_bytes(tmp_path, space(WORKED))
+    assert read_bytes(tmp_path, gzip.compress(space(WORKED))) == plain
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (ReadLimits(events_maximum=10), "more than 10 events"),
+        (ReadLimits(unpacked_maximum_bytes=1000), "1000 bytes"),
+    ],
+)
+def test_what_asks_for_too_much_is_refused(
+    tmp_path: Path, limits: ReadLimits, words: str, *, is_packed: bool
+) -> None:
+    """Packed or not, with the limit in the message."""
+    data = space(WORKED)
+    with pytest.raises(ProfileError, match=words):
+        read_bytes(tmp_path, gzip.compress(data) if is_packed else data, limits)
+
+
+def test_events_and_names_beyond_the_limits_are_counted(tmp_path: Path) -> None:
+    """The rest is read."""
+    events = [kernel(f"k{number}", 10 * number, 5) for number in range(1200)]
+    long = Event("long", 99999, 5, {"annotation": "x" * 5000})
+    plane = Plane("/device:GPU:0", [Line("Stream #1", [*events, long])], GPU)
+    limits = ReadLimits(kernel_names_maximum=100, event_maximum_bytes=1024)
+    profile = read_bytes(tmp_path, space([plane]), limits)
+    assert profile.unread["events that are too large"] == 1
+    assert profile.unread["names beyond those that are told apart"] == 201
+    assert sum(each.count for each in profile.devices[0].kernels) == 1200
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, len(space(WORKED)) - 1))
+def test_a_torn_file_is_refused_or_ends_with_a_plane(
+    tmp_path_factory: pytest.TempPathFactory, place: int
+) -> None:
+    """The message names the file, the byte and what to do."""
+    folder = tmp_path_factory.mktemp("torn")
+    if place in {len(space(WORKED[:count])) for count in range(len(WORKED))}:
+        assert read_bytes(folder, space(WORKED)[:place]).events <= 17
+        return
+    with pytest.raises(ProfileError, match="copy it again") as told:
+        read_bytes(folder, space(WORKED)[:place])
+    assert str(folder / "host.xplane.pb") in str(told.value)
