@@ -6,7 +6,7 @@ from typing import Final
 
 from cases import NOW, case, window
 from rightsizer.accounting.block_ring import RememberedBlocks
-from rightsizer.accounting.past import PastSettings, RememberedPast
+from rightsizer.accounting.past import PastSettings, RememberedLoad, RememberedPast
 from rightsizer.accounting.recollection import Recollection
 from rightsizer.accounting.ring import ClosedWindows
 from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure
@@ -94,7 +94,7 @@ def past_of(key: str, blocks: Blocks) -> RememberedPast:
         fine_since=0,
         remembered=RememberedBlocks((), blocks),
     )
-    return RememberedPast(recollection, 0, NOW, PastSettings())
+    return RememberedPast(RememberedLoad(recollection, 0, NOW, PastSettings()), 0, NOW)
 
 
 def busy(mean: float, **others: float) -> dict[Measure, float]:

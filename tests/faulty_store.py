@@ -6,7 +6,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
@@ -122,7 +122,9 @@ def _handler(store: FaultyStore) -> type[BaseHTTPRequestHandler]:
             asked = Asked(self.command, path, dict(parse_qsl(query)), dict(self.headers))
             reply = store.reply(asked)
             try:
-                self._send(reply)
+                # Whoever has read enough of a lie hangs up.
+                with suppress(ConnectionError):
+                    self._send(reply)
             finally:
                 with store.lock:
                     store.at_once -= 1

@@ -75,6 +75,14 @@ def test_the_configuration_loads_and_keeps_what_it_reads_on_the_volume() -> None
         assert str(Path(settings.fleet.path).parent) == state["mountPath"]
 
 
+def test_the_socket_of_commands_can_be_made() -> None:
+    """The root file system is read-only, and the agent's folder is not this one's."""
+    settings = load_file(WholeSettings, FLEET / "base" / "rightsizer.yaml")
+    (container,) = template("service")["spec"]["containers"]
+    mounted = {each["mountPath"] for each in container["volumeMounts"]}
+    assert str(Path(settings.fleet.api_socket).parent) in mounted
+
+
 def test_what_it_may_reach_is_the_store_and_no_more() -> None:
     """Names, and the port of the store's address."""
     objects = built_from(FLEET / "service")

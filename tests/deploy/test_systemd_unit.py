@@ -1,5 +1,6 @@
 """The units: what systemd says of them, and the promises that systemd does not check."""
 
+import argparse
 import re
 import shutil
 import subprocess
@@ -7,6 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from rightsizer.cli.fleet import COMMAND
+from rightsizer.runtime.fleet.settings import WholeSettings
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SYSTEMD: Final = ROOT / "systemd"
@@ -18,6 +22,8 @@ CHOICES: Final = [
     *((SYSTEMD / "rightsizer.service", drop_in) for drop_in in (None, *DROP_INS)),
     (SYSTEMD / "rightsizer-advise.service", None),
     (SYSTEMD / "rightsizer-doctor.service", None),
+    (SYSTEMD / "rightsizer-fleet.service", None),
+    (SYSTEMD / "rightsizer-fleet-look.service", None),
 ]
 
 
@@ -34,6 +40,8 @@ def keys(path: Path) -> dict[str, list[str]]:
 SERVICE: Final = keys(SYSTEMD / "rightsizer.service")
 ADVISE: Final = keys(SYSTEMD / "rightsizer-advise.service")
 DOCTOR: Final = keys(SYSTEMD / "rightsizer-doctor.service")
+FLEET: Final = keys(SYSTEMD / "rightsizer-fleet.service")
+LOOK: Final = keys(SYSTEMD / "rightsizer-fleet-look.service")
 
 
 def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -88,7 +96,7 @@ def test_systemd_knows_every_key(choice: tuple[str, Path]) -> None:
 
 def test_timer_and_socket_are_known_to_systemd(tmp_path: Path) -> None:
     """The other kinds of units are verified too."""
-    for name in ("rightsizer-advise.timer", "rightsizer.socket"):
+    for name in ("rightsizer-advise.timer", "rightsizer-fleet.timer", "rightsizer.socket"):
         installed(tmp_path, SYSTEMD / name, None)
         result = analyze("verify", "--man=no", tmp_path / name)
         assert (result.returncode, result.stderr) == (0, "")
@@ -151,7 +159,7 @@ def test_keeps_its_state_where_the_design_says() -> None:
 def test_runs_as_the_user_of_sysusers() -> None:
     """Unit and sysusers.d agree; the dynamic one is a drop-in, and has the same name."""
     (user,) = re.findall(r"(?m)^u (\S+) ", (SYSTEMD / "rightsizer.sysusers").read_text())
-    for unit in (SERVICE, ADVISE, DOCTOR):
+    for unit in (SERVICE, ADVISE, DOCTOR, FLEET, LOOK):
         assert (unit["User"], unit["Group"]) == ([user], [user])
         assert "DynamicUser" not in unit
     assert keys(SYSTEMD / "rightsizer.service.d/dynamic-user.conf") == {"DynamicUser": ["yes"]}
@@ -161,6 +169,8 @@ def test_never_disturbs_the_workload() -> None:
     """Memory, tasks and CPU are bounded."""
     assert {"MemoryHigh", "MemoryMax", "TasksMax", "CPUQuota"} <= set(SERVICE)
     assert {"MemoryMax", "TasksMax", "CPUQuota"} <= set(ADVISE)
+    # Beside a store that it asks: it takes what is left, and no more memory than was measured.
+    assert {"MemoryMax", "TasksMax", "CPUWeight"} <= set(FLEET)
 
 
 def test_doctor_has_the_sandbox_of_the_agent() -> None:
@@ -176,6 +186,46 @@ def test_doctor_has_the_sandbox_of_the_agent() -> None:
     # It must not take the agent's socket away when it ends.
     assert doctors.pop("RuntimeDirectoryPreserve") == ["yes"]
     assert doctors == sandbox
+
+
+def test_the_fleets_units_start_what_there_is() -> None:
+    """The service serves, the timer's unit looks once and keeps; both are flags of the command."""
+    for unit, form in ((FLEET, "serve"), (LOOK, "save")):
+        (line,) = unit["ExecStart"]
+        program, command, *flags = line.split()
+        assert (program, command) == ("/usr/bin/rightsizer", "fleet")
+        parser = argparse.ArgumentParser()
+        COMMAND.configure(parser)
+        arguments = parser.parse_args(flags)
+        assert getattr(arguments, form) is True
+        assert arguments.config_file == Path("/etc/rightsizer/fleet.yaml")
+    timer = keys(SYSTEMD / "rightsizer-fleet.timer")
+    assert timer["Unit"] == ["rightsizer-fleet-look.service"]
+
+
+def test_the_fleets_service_is_watched() -> None:
+    """As the agent is; and it reloads nothing, so that it says nothing of reloading."""
+    assert FLEET["Type"] == ["notify"]
+    assert FLEET["WatchdogSec"] == ["120"]
+    assert FLEET["RestartPreventExitStatus"] == ["2 78"]
+    assert "ExecReload" not in FLEET
+
+
+def test_the_fleet_has_a_sandbox_without_devices_and_one_ledger() -> None:
+    """Both units see the same; neither takes the agent's socket."""
+    own = {"Type", "ExecStart", "TimeoutStartSec", "Wants", "After", "Description"}
+    alone = {
+        *("NotifyAccess", "WatchdogSec", "TimeoutStopSec", "Restart", "RestartSec"),
+        *("RestartPreventExitStatus", "StartLimitIntervalSec", "StartLimitBurst", "WantedBy"),
+        *("RuntimeDirectory", "RuntimeDirectoryMode"),
+    }
+    service = {key: value for key, value in FLEET.items() if key not in own | alone}
+    assert service == {key: value for key, value in LOOK.items() if key not in own}
+    assert service["PrivateDevices"] == ["yes"]
+    settings = WholeSettings()
+    assert FLEET["RuntimeDirectory"] == [Path(settings.fleet.api_socket).parent.name]
+    assert FLEET["RuntimeDirectory"] != SERVICE["RuntimeDirectory"]
+    assert FLEET["StateDirectory"] == [Path(settings.history.path).parent.name]
 
 
 def test_token_comes_as_a_credential() -> None:

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from publish_reports import full_report, node_report
 from publish_stories import INSTANCE, NOW, PARENT, uuid_of
 from rightsizer.domain.dcgm_counter import DCGM_COUNTERS
+from rightsizer.domain.dcgm_labels import entity_of, holder_of
 from rightsizer.domain.dcgm_names import DCGM_FIELDS, DcgmType
 from rightsizer.domain.reading import Reading
 from rightsizer.domain.report import DeviceReport, Report
@@ -21,7 +22,6 @@ from rightsizer.domain.xid import XidLog
 from rightsizer.publish.freshness import FreshnessSettings
 from rightsizer.publish.metrics.dcgm import DcgmExposition
 from rightsizer.publish.metrics.settings import DcgmLabels, MetricsSettings
-from rightsizer.telemetry.dcgm.labels import entity_of, holder_of
 
 POD = Workload(
     "kubernetes:chat/llm",

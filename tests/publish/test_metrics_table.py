@@ -22,7 +22,7 @@ PLAIN = re.compile(
     r"|clock_event_reason|advice_open|workers_abandoned|recommender_(findings|abstentions)"
     r"|(annotations|webhooks)_pending|config_last_reload_successful|requests_(running|waiting)"
     r"|nvlink_(links|links_up|up)|fabric_(state|port_up)|recovery_action|performance_state"
-    r"|(retired_pages|remapped_rows)_[a-z]+|encoder_sessions)"
+    r"|(retired_pages|remapped_rows)_[a-z]+|encoder_sessions|fleet_(node_advice|source_devices))"
 )
 """Numbers without a unit: switches, counts of things, and what PCI calls its own."""
 ABBREVIATED_UNITS = {

@@ -21,10 +21,11 @@ from rightsizer.publish.web.lifecycle import LifecycleRoutes
 from rightsizer.publish.web.message import Peer, Request, Response
 from rightsizer.publish.web.openapi import openapi_document
 from rightsizer.publish.web.page import Page
-from rightsizer.publish.web.routes import ROUTES, Site
+from rightsizer.publish.web.routes import ROUTES, Route, Site
 from rightsizer.publish.web.view import FitSettings
 from rightsizer.runtime.advice_control import AdviceRoutes
 from rightsizer.runtime.control import ControlRoutes
+from rightsizer.runtime.fleet.routes import FleetRoutes
 from rightsizer.runtime.settings import RuleTree
 from rightsizer.telemetry.controls import Controls
 
@@ -39,6 +40,7 @@ def site_of(report: Report | None) -> Site:
         *AdviceRoutes(Book(), RuleTree()).routes,
         *ControlRoutes(Controls(clock), clock, lambda _: None).routes,
         *LifecycleRoutes(lambda: None, is_enabled=True).routes,
+        *fleet_routes(),
     )
     freshness = FreshnessSettings()
     return Site(
@@ -49,6 +51,13 @@ def site_of(report: Report | None) -> Site:
         wall_time=lambda: NOW,
         routes=routes,
     )
+
+
+def fleet_routes() -> list[Route]:
+    """What a fleet's service answers and an agent does not."""
+    whole = FleetRoutes(lambda: None, lambda: None, lambda: 3600.0, lambda: NOW).routes
+    known = {route.path for route in ROUTES}
+    return [route for route in whole if route.path not in known]
 
 
 def answered(report: Report | None, path: str, **query: list[str]) -> Response:

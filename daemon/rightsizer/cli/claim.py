@@ -4,6 +4,7 @@ import argparse
 import getpass
 import json
 import os
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -12,12 +13,14 @@ from typing import Final
 from urllib.parse import quote
 
 from rightsizer.cli.command import Command, add_config_flag, duration, settings_of
+from rightsizer.cli.fleet_settings import fleet_settings_of
 from rightsizer.cli.history_flag import add_history_flag, history_path
 from rightsizer.cli.output import say
 from rightsizer.domain.errors import AgentAbsentError, HistoryError, RightsizerError
 from rightsizer.edge.local import LocalClient
 from rightsizer.publish.json_form import Form, advice_form
 from rightsizer.runtime.advice_control import ACTS
+from rightsizer.runtime.fleet.by_hand import act_on_ledger
 from rightsizer.runtime.log import LogLevel
 from rightsizer.runtime.log import configure as configure_log
 from rightsizer.runtime.offline import act_offline
@@ -28,6 +31,9 @@ __all__ = ["CLAIM", "DISMISS", "SNOOZE"]
 _HOW: Final = """\
 The running agent is asked over its socket; where none runs, its history is changed under its lock,
 and the next agent goes on from there. 'rightsizer advise' lists the ids.
+
+With --fleet, the advice is that of 'rightsizer fleet': its service is asked over fleet.api_socket;
+where none runs, its ledger is changed, and the next look tells of it.
 """
 _DONE: Final = {
     "claim": "Claimed",
@@ -59,17 +65,17 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         dest="api_socket",
         type=Path,
         metavar="FILE",
-        help="the agent's socket; without it path.api_socket of the configuration "
+        help="the socket to ask at; without it path.api_socket of the configuration "
         f"(default: {PathSettings().api_socket})",
     )
+    parser.add_argument("--fleet", action="store_true", help="the advice of `rightsizer fleet`")
     add_history_flag(parser)
     add_config_flag(parser)
 
 
 def _run(verb: str, arguments: argparse.Namespace) -> int:
     """Do it, and say how the advice stands."""
-    settings = settings_of(arguments)
-    form = _asked(verb, arguments, settings) or _offline(verb, arguments, settings)
+    form = _fleet(verb, arguments) if arguments.fleet else _agent(verb, arguments)
     if arguments.json:
         say(json.dumps({"advice": form}, indent=1))
         return 0
@@ -80,9 +86,33 @@ def _run(verb: str, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(verb: str, arguments: argparse.Namespace, settings: Settings) -> Form | None:
-    """The advice as the agent answers; `None` where no agent runs."""
-    path = arguments.api_socket or settings.path.api_socket
+def _agent(verb: str, arguments: argparse.Namespace) -> Form:
+    settings = settings_of(arguments)
+    socket = arguments.api_socket or settings.path.api_socket
+    return _asked(verb, arguments, socket) or _offline(verb, arguments, settings)
+
+
+def _fleet(verb: str, arguments: argparse.Namespace) -> Form:
+    settings = fleet_settings_of(arguments)
+    asked = _asked(verb, arguments, arguments.api_socket or settings.fleet.api_socket)
+    if asked is not None:
+        return asked
+    configure_log(settings.log.format, LogLevel.WARNING)
+    return advice_form(
+        act_on_ledger(
+            settings,
+            arguments.id,
+            state=ACTS[verb],
+            actor=arguments.actor,
+            why=arguments.why or "",
+            for_seconds=_seconds(arguments.for_time),
+            now=time.time_ns(),
+        )
+    )
+
+
+def _asked(verb: str, arguments: argparse.Namespace, path: str | Path) -> Form | None:
+    """The advice as the one at a socket answers; `None` where nobody does."""
     if not path:
         return None
     body = {"actor": arguments.actor, "why": arguments.why, "for": arguments.for_time}
@@ -95,7 +125,6 @@ def _asked(verb: str, arguments: argparse.Namespace, settings: Settings) -> Form
 
 
 def _offline(verb: str, arguments: argparse.Namespace, settings: Settings) -> Form:
-    for_seconds = None if arguments.for_time is None else duration(arguments.for_time)
     path = history_path(arguments, settings)
     configure_log(settings.log.format, LogLevel.WARNING)
     try:
@@ -106,7 +135,7 @@ def _offline(verb: str, arguments: argparse.Namespace, settings: Settings) -> Fo
             state=ACTS[verb],
             actor=arguments.actor,
             why=arguments.why or "",
-            for_seconds=for_seconds,
+            for_seconds=_seconds(arguments.for_time),
         )
     except HistoryError as error:
         socket = arguments.api_socket or settings.path.api_socket or "path.api_socket, which is ''"
@@ -118,6 +147,10 @@ def _span(text: str) -> str:
     """A duration that was looked at, as it was written: the agent reads it too."""
     duration(text)
     return text
+
+
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else duration(text)
 
 
 def _user() -> str:

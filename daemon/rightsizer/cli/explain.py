@@ -8,11 +8,14 @@ from urllib.parse import quote
 
 from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.explain_text import explanation_text
+from rightsizer.cli.fleet_settings import fleet_settings_of
 from rightsizer.cli.history_flag import add_history_flag, history_path
 from rightsizer.cli.output import say
 from rightsizer.domain.errors import AgentAbsentError, HistoryError
 from rightsizer.edge.local import LocalClient
 from rightsizer.publish.json_form import Form
+from rightsizer.runtime.fleet.by_hand import explain_from_ledger
+from rightsizer.runtime.fleet.settings import WholeSettings
 from rightsizer.runtime.log import LogLevel
 from rightsizer.runtime.log import configure as configure_log
 from rightsizer.runtime.offline import explain_offline
@@ -25,13 +28,15 @@ Tell what was seen, over which time and against which thresholds, how sure that 
 done and what speaks for each way, what it saves at which price, how to do it, what has become of
 it, and the PromQL that leads to the same numbers. The history is only read, beside a running agent
 too; where none is kept, the agent is asked. Abstentions have ids as well: 'rightsizer advise'
-lists them.
+lists them. With --fleet, the advice is what `rightsizer fleet` has kept; what it did not keep,
+'rightsizer fleet --explain ID' judges anew.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which verdict, and how to answer."""
     parser.add_argument("id", help="the id of a piece of advice, or of a verdict")
+    parser.add_argument("--fleet", action="store_true", help="the advice of `rightsizer fleet`")
     add_history_flag(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
     add_config_flag(parser)
@@ -39,9 +44,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain it."""
-    settings = settings_of(arguments)
+    settings = fleet_settings_of(arguments) if arguments.fleet else settings_of(arguments)
     configure_log(settings.log.format, LogLevel.WARNING)
-    form = _form(arguments, settings)
+    form = (
+        explain_from_ledger(settings, arguments.id)
+        if isinstance(settings, WholeSettings)
+        else _form(arguments, settings)
+    )
     say(json.dumps(form, indent=1) if arguments.json else explanation_text(form))
     return 0
 

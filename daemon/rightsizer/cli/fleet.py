@@ -2,25 +2,28 @@
 
 import argparse
 import json
-import os
 import sys
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.cli.command import Command, add_config_flag, checked_address, duration
 from rightsizer.cli.explain_text import explanation_text
+from rightsizer.cli.fleet_plan_text import plan_text
 from rightsizer.cli.fleet_progress import Progress
-from rightsizer.cli.fleet_text import fleet_text, plan_text
+from rightsizer.cli.fleet_settings import fleet_settings_of
+from rightsizer.cli.fleet_text import fleet_text
 from rightsizer.cli.output import say
-from rightsizer.config.loader import load, load_file
 from rightsizer.domain.errors import UsageError
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, nanoseconds
-from rightsizer.edge.clock import FastClock, SystemClock
+from rightsizer.domain.settings import bounds_of
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, format_duration, nanoseconds
+from rightsizer.edge.clock import Clock, FastClock, SystemClock
 from rightsizer.edge.whole_file import WholeFile
+from rightsizer.fleet.settings import FleetSettings
 from rightsizer.publish.report.fleet_document import fleet_document
-from rightsizer.runtime.fleet.form import fleet_form
+from rightsizer.runtime.fleet.form import fleet_form, plan_form
 from rightsizer.runtime.fleet.judge import FleetJudge
 from rightsizer.runtime.fleet.once import explain_once, look_once
 from rightsizer.runtime.fleet.service import serve_fleet
@@ -63,10 +66,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="look back from this time, in seconds since the epoch (default: now)",
     )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
+    parser.add_argument(
         "--json", action="store_true", help="answer in JSON; docs/fleet.md tells every key"
     )
+    form = parser.add_mutually_exclusive_group()
     form.add_argument("--serve", action="store_true", help="go on as a service, on port 19400")
     form.add_argument("--dry-run", action="store_true", help="tell what would be asked, and end")
     form.add_argument("--explain", metavar="ID", help="tell the whole reasoning behind a verdict")
@@ -98,47 +101,55 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RightsizerError: no store is named, it does not answer, or a file is out of reach.
     """
+    _refuse_what_does_not_fit(arguments)
     settings = _settings(arguments)
     if arguments.serve:
-        _refuse_beside_serve(arguments)
         serve_fleet(settings)
         return 0
     configure_log(settings.log.format, LogLevel.WARNING)
     clock = SystemClock() if arguments.at is None else FastClock(nanoseconds(arguments.at))
-    shows = not arguments.no_progress and sys.stderr.isatty()
-    with (
-        Progress(sys.stderr) if shows else nullcontext() as progress,
-        FleetJudge.open(
-            settings, clock, progress, keeps_all=arguments.all or bool(arguments.explain)
-        ) as judge,
-    ):
+    text: Callable[[dict[str, Any]], str]
+    with _judge(arguments, settings, clock) as judge:
         if arguments.dry_run:
-            text = plan_text(*judge.plan(), clock.wall_time() / NANOSECONDS_PER_SECOND)
+            reports, plan = judge.plan()
+            form = plan_form(reports, plan, clock.wall_time() / NANOSECONDS_PER_SECOND)
+            text = plan_text
         elif arguments.explain:
-            form = explain_once(judge, settings, arguments.explain)
-            text = explanation_text(form)
+            form, text = explain_once(judge, settings, arguments.explain), explanation_text
         else:
             answer = look_once(judge, settings, clock, keeps=arguments.save)
-            form = fleet_form(answer)
+            form, text = fleet_form(answer), fleet_text
             if arguments.html is not None:
                 with WholeFile(arguments.html, "page") as file:
                     file.write(fleet_document(form).encode())
-            text = json.dumps(form, indent=1) if arguments.json else fleet_text(form, answer.advice)
-    say(text)
+    say(json.dumps(form, indent=1) if arguments.json else text(form))
     return 0
 
 
+@contextmanager
+def _judge(
+    arguments: argparse.Namespace, settings: WholeSettings, clock: Clock
+) -> Iterator[FleetJudge]:
+    """A judge that tells a terminal how far it is, and is silent once it has ended."""
+    keeps_all = arguments.all or bool(arguments.explain)
+    if arguments.no_progress or not sys.stderr.isatty():
+        with FleetJudge.open(settings, clock, keeps_all=keeps_all) as judge:
+            yield judge
+        return
+    with (
+        Progress(sys.stderr) as progress,
+        FleetJudge.open(settings, clock, progress, keeps_all=keeps_all) as judge,
+    ):
+        yield judge
+
+
 def _settings(arguments: argparse.Namespace) -> WholeSettings:
-    file = arguments.config_file
-    settings = (
-        load(WholeSettings, "", "", os.environ)
-        if file is None
-        else load_file(WholeSettings, file, os.environ)
-    )
+    settings = fleet_settings_of(arguments)
     fleet, web = settings.fleet, settings.web
     if arguments.store_url is not None:
         fleet = replace(fleet, store=replace(fleet.store, url=arguments.store_url))
     if arguments.lookback is not None:
+        _refuse_beyond_bounds(arguments.lookback)
         fleet = replace(fleet, lookback_seconds=arguments.lookback)
     if arguments.listen_address:
         addresses = tuple(map(checked_address, arguments.listen_address))
@@ -146,15 +157,36 @@ def _settings(arguments: argparse.Namespace) -> WholeSettings:
     return replace(settings, fleet=fleet, web=web)
 
 
-def _refuse_beside_serve(arguments: argparse.Namespace) -> None:
-    for flag, given in (
-        ("--save", arguments.save),
-        ("--html", arguments.html),
-        ("--at", arguments.at is not None),
-        ("--all", arguments.all),
-    ):
-        if given:
-            raise UsageError(f"{flag} is for a single look; leave it out beside --serve")
+def _refuse_beyond_bounds(lookback_seconds: float) -> None:
+    """A flag may ask for what the file may, and for no more."""
+    (declared,) = (each for each in fields(FleetSettings) if each.name == "lookback_seconds")
+    bounds = bounds_of(declared)
+    least, most = (bounds.minimum, bounds.maximum) if bounds is not None else (None, None)
+    asked = format_duration(lookback_seconds)
+    if least is not None and lookback_seconds < least:
+        raise UsageError(f"--lookback: {asked} is less than {format_duration(least)}")
+    if most is not None and lookback_seconds > most:
+        raise UsageError(f"--lookback: {asked} is more than {format_duration(most)}")
+
+
+def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
+    """Before anything is asked: a flag that would do nothing is a misunderstanding."""
+    refused: dict[str, tuple[str, ...]] = {
+        "--serve": ("save", "html", "at", "all", "json"),
+        "--dry-run": ("save", "html", "all"),
+        "--explain": ("save", "html", "all"),
+    }
+    for mode, flags in refused.items():
+        if not getattr(arguments, mode.strip("-").replace("-", "_")):
+            continue
+        for flag in flags:
+            given = getattr(arguments, flag)
+            if given is not None and given is not False:
+                raise UsageError(f"--{flag} is nothing for {mode}; leave it out")
+    if arguments.listen_address and not arguments.serve:
+        raise UsageError("--web.listen-address is for --serve; leave it out, or serve")
+    if arguments.all and not arguments.json:
+        raise UsageError("--all is for --json; the text tells of complaints alone")
 
 
 COMMAND: Final = Command(

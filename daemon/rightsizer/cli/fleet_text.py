@@ -4,100 +4,61 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rightsizer.cli.advise_text import advise_text
 from rightsizer.cli.aligned import aligned
 from rightsizer.cli.counted import counted
+from rightsizer.cli.fleet_advice_text import advice_text, node_advice_text
+from rightsizer.cli.fleet_source_text import sources_text
 from rightsizer.cli.wrapped import wrapped
-from rightsizer.domain.advice import Advice
+from rightsizer.domain.advice import OPEN_STATES
 from rightsizer.domain.units import format_duration
-from rightsizer.fleet.plan import Plan
-from rightsizer.fleet.source import SourceReport
-from rightsizer.runtime.fleet.form import source_form
 
-__all__ = ["fleet_text", "plan_text"]
+__all__ = ["fleet_text"]
 
 _MOST_ROWS: Final = 20
+_WIDEST_NAME: Final = 26
 _MIB: Final = 2.0**20
 
 
-def fleet_text(form: Mapping[str, Any], advice: Sequence[Advice]) -> str:
-    """In lines of at most 100 columns.
+def fleet_text(form: Mapping[str, Any]) -> str:
+    """In lines of at most 100 columns, but for names that are longer.
 
     Args:
         form: What `rightsizer fleet --json` prints.
-        advice: The ledger's.
     """
     lines = [
         *wrapped(_title(form)),
-        *(line for note in form["notes"] for line in wrapped(note, 2)),
+        *(line for note in form["notes"] for line in wrapped(f"! {note}", 2)),
         "",
-        "Sources:",
-        *(line for source in form["sources"] for line in _source(source, form["time"])),
+        *sources_text(form["sources"], form["time"]),
         "",
         *_pools(form["pools"]),
         *_teams(form["teams"]),
-        advise_text((), advice),
-        *_nodes(form["node_advice"]),
-        *_verdicts(form["verdicts"]),
-        _use(form["use"]),
+        *advice_text(form["advice"]),
+        *node_advice_text(form["node_advice"], form["advice"]),
+        *_silent(form["verdicts"]),
+        "",
+        *wrapped(_use(form["use"]), 0, 0),
+        *wrapped(_next(form["advice"]), 0, 0),
     ]
     return "\n".join(lines)
 
 
-def plan_text(reports: Sequence[SourceReport], plan: Plan, now_seconds: float) -> str:
-    """What a look would ask of the store, in lines of at most 100 columns.
-
-    Args:
-        reports: What the probe found.
-        plan: What would be read.
-        now_seconds: Wall time.
-    """
-    fine, coarse = counted(len(plan.fine_days), "day"), counted(len(plan.coarse_days), "day")
-    by = (
-        f"{fine} by five minutes, {coarse} by the hour; {plan.kept} of {plan.wanted} days of "
-        "devices are kept already."
-    )
-    shards = counted(len(plan.shards), "shard")
-    costs = (
-        f"A look would take about {plan.queries} queries in {shards}, and bring about "
-        f"{plan.samples} samples. Nothing was asked but the probe."
-    )
-    sources = (line for each in reports for line in _source(source_form(each), now_seconds))
-    return "\n".join(["Sources:", *sources, "", *wrapped(by), *wrapped(costs)])
-
-
 def _title(form: Mapping[str, Any]) -> str:
     until = datetime.fromtimestamp(form["time"], UTC)
+    gpus = f"{form['gpus']:g} GPU{'' if form['gpus'] == 1 else 's'}"
     pools, workloads = counted(len(form["pools"]), "pool"), counted(form["workloads"], "workload")
     back = format_duration(form["lookback_seconds"])
     return (
-        f"{form['gpus']:g} GPUs in {pools}, {workloads}, over {back} to {until:%Y-%m-%d %H:%M} "
-        f"UTC; {form['coverage_ratio']:.0%} of the time is known."
+        f"{gpus} in {pools}, {workloads}, over {back} to {until:%Y-%m-%d %H:%M} UTC; "
+        f"{form['coverage_ratio']:.0%} of the time is known."
     )
-
-
-def _source(source: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
-    back = (
-        "nothing within the lookback"
-        if source["oldest"] is None
-        else f"{format_duration(max(0.0, now_seconds - source['oldest']))} back"
-    )
-    every = source["resolution_seconds"]
-    pace = "" if every is None else f", every {format_duration(every)}"
-    devices = f"{counted(source['devices'], 'device')}, " if source["devices"] else ""
-    yield f"  {source['source']}: {devices}{back}{pace}, tier {source['tier']}"
-    for mark, key in (("+", "can"), ("-", "cannot"), ("!", "warnings")):
-        for sentence in source[key]:
-            yield from wrapped(f"{mark} {sentence}", 4)
 
 
 def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if not pools:
-        return
-    header = ("pool", "board", "nodes", "GPUs", "held", "most held", "active", "free now")
+    header = ("pool", "board", "nodes", "GPUs", "held", "most held", "active", "free", "waited for")
     rows = [
         (
-            pool["name"],
+            _short(pool["name"]),
             pool["board"] or "mixed",
             str(pool["nodes"]),
             f"{pool['gpus']:g}",
@@ -105,20 +66,18 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             _figure(pool["held_peak"]),
             _figure(pool["active_mean"]),
             str(pool["free_now"]),
+            _figure(pool["waiting_gpus"]),
         )
         for pool in pools
     ]
-    yield from aligned(header, rows, ("pool", "board"))
-    yield ""
+    yield from _table(header, rows, ("pool", "board"))
 
 
 def _teams(teams: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if not teams:
-        return
     header = ("team", "workloads", "GPU-hours", "used", "wasted", "kWh", "dollars", "wasted $")
     rows = [
         (
-            team["team"] or "(nobody)",
+            _short(team["team"] or "(nobody)"),
             str(team["workloads"]),
             _figure(team["held_gpu_hours"]),
             _figure(team["used_gpu_hours"]),
@@ -127,45 +86,57 @@ def _teams(teams: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             _middle(team["dollars"]),
             _middle(team["wasted_dollars"]),
         )
-        for team in teams[:_MOST_ROWS]
+        for team in teams
     ]
-    yield from aligned(header, rows, ("team",))
-    if len(teams) > _MOST_ROWS:
-        yield f"and {counted(len(teams) - _MOST_ROWS, 'team')} more; --json has all"
-    yield ""
+    yield from _table(header, rows, ("team",))
 
 
-def _nodes(advice: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if not advice:
+def _table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]
+) -> Iterator[str]:
+    if not rows:
         return
+    yield from aligned(header, rows[:_MOST_ROWS], left)
+    if len(rows) > _MOST_ROWS:
+        yield f"and {counted(len(rows) - _MOST_ROWS, header[0])} more; --json has all"
     yield ""
-    yield f"The nodes' own agents advise beside ({counted(len(advice), 'piece')}):"
-    for each in advice[:_MOST_ROWS]:
-        who = each["workload"] or ", ".join(each["devices"])
-        yield from wrapped(f"{each['id']}  {each['reason']}: {each['action']} ({who})", 2)
-    if len(advice) > _MOST_ROWS:
-        yield f"  and {len(advice) - _MOST_ROWS} more; --json has all"
 
 
-def _verdicts(verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Where nobody would say anything: an answer that is none must not look like a good one."""
-    silent = [
-        (rule, max(counts["abstained"].items(), key=lambda each: each[1]))
-        for rule, counts in verdicts.items()
-        if counts["abstained"] and not counts["complaints"] and not counts["well"]
-    ]
-    if silent:
+    rules: dict[str, list[str]] = {}
+    for rule, counts in verdicts.items():
+        if counts["abstained"] and not counts["complaints"] and not counts["well"]:
+            most = max(counts["abstained"], key=lambda reason: counts["abstained"][reason])
+            rules.setdefault(str(most), []).append(rule)
+    if rules:
         yield ""
-        told = ", ".join(f"{rule} ({reason})" for rule, (reason, _) in silent)
-        yield from wrapped(f"No verdict at all from: {told}.")
+        yield "Rules that would not say anything of anybody:"
+        for reason, silent in sorted(rules.items()):
+            yield from wrapped(f"{reason}: {', '.join(silent)}", 2)
 
 
 def _use(use: Mapping[str, float]) -> str:
     return (
-        f"\nThe store was asked {counted(int(use['queries']), 'query', 'queries')}: "
-        f"{use['received_bytes'] / _MIB:.1f} MiB, {use['samples']:.0f} samples, "
-        f"{use['store_seconds']:.1f} s of waiting."
+        f"The store was asked {counted(int(use['queries']), 'query', 'queries')}, which brought "
+        f"{use['samples']:,.0f} samples in {use['received_bytes'] / _MIB:.1f} MiB and took it "
+        f"{use['store_seconds']:.1f} s."
     )
+
+
+def _next(advice: Sequence[Mapping[str, Any]]) -> str:
+    if any(each["state"] in OPEN_STATES for each in advice):
+        return (
+            "--explain ID tells why, --html FILE makes a page of it, --save keeps it; then "
+            "'rightsizer claim --fleet ID' says that somebody acts."
+        )
+    return (
+        "No rule found anything that holds over both of its spans; --json --all has every verdict."
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _WIDEST_NAME else f"{name[: _WIDEST_NAME - 1]}…"
 
 
 def _figure(value: float | None) -> str:
@@ -173,4 +144,4 @@ def _figure(value: float | None) -> str:
 
 
 def _middle(interval: Mapping[str, float] | None) -> str:
-    return "-" if interval is None else _figure(interval["value"])
+    return "-" if interval is None else f"{interval['value']:,.0f}"

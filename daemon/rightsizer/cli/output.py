@@ -1,11 +1,18 @@
 """Standard output, which may be full, or read by somebody who has seen enough."""
 
 import os
+import re
 import sys
+from typing import Final
 
 from rightsizer.domain.errors import RightsizerError
 
 __all__ = ["discard_output", "say"]
+
+_OBEYED: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What a terminal would do something at, turn around, or choke on; names of others may hold it."""
 
 
 def say(text: str) -> None:
@@ -16,7 +23,7 @@ def say(text: str) -> None:
         RightsizerError: it cannot be written.
     """
     try:
-        print(text, flush=True)
+        print(_OBEYED.sub("?", text), flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -10,10 +10,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 
+from rightsizer.domain.lazy_column import LazyColumn
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 __all__ = ["BLOCK_SPAN", "Block", "Blocks", "Measure", "Series"]
@@ -48,6 +50,8 @@ _NUMBER_BYTES: Final = 4
 _HALF: Final = struct.Struct(">e")
 _HALF_BITS: Final = struct.Struct(">H")
 _MOST_HALF: Final = 65504.0
+_NO_NUMBERS: Final = (0x7C, 0x7D, 0x7E, 0x7F, 0xFC, 0xFD, 0xFE, 0xFF)
+"""First bytes of half floats that are infinite or none (IEEE 754, all bits of the exponent)."""
 _MOST_TENTHS: Final = 65535
 _TENTHS: Final = 10
 _UNITS: Final = {Measure.MEMORY_BYTES: 2.0**30}
@@ -91,14 +95,16 @@ class Series(NamedTuple):
         """When each began, wall time."""
         return [number * BLOCK_SPAN for number in self.numbers]
 
-    def parts(self, span: Nanoseconds) -> Iterator[tuple[int, "Series"]]:
-        """Its hours, days or whatever whole number of blocks, by their numbers since the epoch."""
+    def parts(self, span: Nanoseconds) -> Iterator[tuple[int, slice]]:
+        """Its hours, days or whatever whole number of blocks, by their numbers since the epoch.
+
+        Each is where it lies in the columns.
+        """
         each, first = span // BLOCK_SPAN, 0
         while first < len(self.numbers):
             part = self.numbers[first] // each
             last = bisect_left(self.numbers, (part + 1) * each, first)
-            numbers, known, means, peaks = (column[first:last] for column in self)
-            yield part, Series(numbers, known, means, peaks)  # type: ignore[arg-type] # Whole.
+            yield part, slice(first, last)
             first = last
 
 
@@ -191,17 +197,14 @@ class Blocks:
     def series(self, measure: Measure) -> Series:
         """The same by columns, which is the way to look at many."""
         data, place = self.data, _PLACES[measure]
-        numbers = _column(data, 0, "I")
-        means = _column(data, place, "e")
-        if math.isnan(sum(means)) or len(set(numbers)) < len(numbers):
+        if _may_lack(data[place::_SIZE]) or _may_repeat(data[_NUMBER_BYTES - 1 :: _SIZE]):
             return _cleaned(data, measure)
-        unit = _UNITS.get(measure)
-        peaks = _column(data, place + 2, "e")
+        unit, count = _UNITS.get(measure), len(data) // _SIZE
         return Series(
-            numbers=numbers,
-            known_seconds=[tenths / _TENTHS for tenths in _column(data, _NUMBER_BYTES, "H")],
-            means=means if unit is None else [mean * unit for mean in means],
-            peaks=peaks if unit is None else [peak * unit for peak in peaks],
+            numbers=_column(data, 0, "I"),
+            known_seconds=LazyColumn(count, partial(_known_seconds, data)),
+            means=LazyColumn(count, partial(_in_units, data, place, unit)),
+            peaks=LazyColumn(count, partial(_in_units, data, place + 2, unit)),
         )
 
     def __bool__(self) -> bool:
@@ -219,6 +222,31 @@ def _column(data: bytes, place: int, code: str) -> tuple[Any, ...]:
     for at in range(size):
         cut[at::size] = data[place + at :: _SIZE]
     return struct.unpack(f">{len(cut) // size}{code}", cut)
+
+
+def _may_lack(first_bytes: bytes) -> bool:
+    """Whether some half float is perhaps none, by the bytes that they begin with."""
+    return any(each in first_bytes for each in _NO_NUMBERS)
+
+
+def _may_repeat(last_bytes: bytes) -> bool:
+    """Whether two neighbors are perhaps the same five minutes, by the last bytes of numbers."""
+    differences = int.from_bytes(last_bytes[:-1]) ^ int.from_bytes(last_bytes[1:])
+    return len(last_bytes) > 1 and 0 in differences.to_bytes(len(last_bytes) - 1)
+
+
+def _in_units(data: bytes, place: int, unit: float | None) -> Sequence[float]:
+    values = _column(data, place, "e")
+    return values if unit is None else [value * unit for value in values]
+
+
+def _known_seconds(data: bytes) -> Sequence[float]:
+    """Most five minutes are known as a whole, so that few numbers stand for all."""
+    tenths = _column(data, _NUMBER_BYTES, "H")
+    lengths = {each: each / _TENTHS for each in set(tenths)}
+    if len(lengths) == 1:
+        return tuple(lengths.values()) * len(tenths)
+    return tuple(map(lengths.__getitem__, tenths))
 
 
 def _cleaned(data: bytes, measure: Measure) -> Series:

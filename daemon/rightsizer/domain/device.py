@@ -31,8 +31,6 @@ class Device:
     uuid: str
     index: int
     name: str = ""
-    host: str = ""
-    """The machine that it is in, where devices of several are looked at; empty on a node."""
     board: str | None = None
     """The catalogue's key of the board, `None` where the name is unknown to it."""
     architecture: str | None = None
@@ -64,6 +62,8 @@ class Device:
     """What else is known and does not change by itself: `vbios_version`, `compute_mode`."""
     assumed: tuple[str, ...] = ()
     """Names of the capacities that nobody stated and the catalogue's figures stand in for."""
+    host: str = ""
+    """The machine that it is in, where devices of several are looked at; empty on a node."""
 
     @property
     def capacity_ratio(self) -> float:

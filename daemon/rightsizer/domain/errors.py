@@ -8,6 +8,7 @@ RightsizerError             exit code 1
 ├── ScenarioError           a scenario of the simulator that cannot be run
 ├── AgentAbsentError        no agent runs on this machine
 ├── HistoryError            a history that cannot be opened or written
+├── ProfileError            a profiler's file that cannot be read
 ├── StoreError              a store of samples that cannot be asked, or does not answer wholly
 │   └── StoreLimitError     what was asked for is more than it allows
 └── DriverError             a driver that cannot be reached (never leaves the telemetry room)
@@ -20,6 +21,7 @@ __all__ = [
     "ConfigurationError",
     "DriverError",
     "HistoryError",
+    "ProfileError",
     "RecordingError",
     "RequirementError",
     "RightsizerError",
@@ -66,6 +68,10 @@ class AgentAbsentError(RightsizerError):
 
 class HistoryError(RightsizerError):
     """A history that cannot be opened: locked, newer than this program, or read-only."""
+
+
+class ProfileError(RightsizerError):
+    """A profiler's file that is missing, broken, hostile, or of an unknown format."""
 
 
 class StoreError(RightsizerError):

@@ -33,6 +33,12 @@ FLEET_METRICS: Final = (
         "GPUs' worth of a team's time that was wasted, as a mean over the lookback.",
         "team",
     ),
+    gauge(
+        "fleet_node_advice",
+        Origin.FLEET,
+        "Open advice that the nodes' own agents export, by what they found.",
+        "finding",
+    ),
     gauge("fleet_source_devices", Origin.FLEET, "Devices that a source tells of.", "source"),
     gauge("fleet_coverage_ratio", Origin.FLEET, "Known part of all devices' time."),
     counter("fleet_queries", Origin.FLEET, "Queries that the store was asked."),

@@ -25,8 +25,8 @@ def bin_of(value: float) -> int:
     scaled = value * (BINS - 1) - _ROUNDING
     if scaled <= 0:
         return 0
-    whole = int(scaled)
-    return min(whole + 1, BINS - 1)
+    # Not even infinity is more than the last bin holds.
+    return int(scaled) + 1 if scaled < BINS - 2 else BINS - 1
 
 
 class Histogram:
@@ -69,6 +69,12 @@ class Histogram:
     def decay(self, factor: float) -> None:
         """Scale all weights by a factor from 0 to 1."""
         self._weights = {percent: weight * factor for percent, weight in self._weights.items()}
+
+    def scaled(self, factor: float) -> "Histogram":
+        """Another one, all weights of which are scaled by a factor from 0 to 1."""
+        twin = Histogram()
+        twin._weights = {percent: weight * factor for percent, weight in self._weights.items()}
+        return twin
 
     def copy(self) -> "Histogram":
         """An independent histogram of the same weights."""

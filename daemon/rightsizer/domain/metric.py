@@ -43,7 +43,7 @@ _WORKLOADS: Final = (
         "workload",
         Origin.DRIVER,
         "Who a workload is; join it by workload.",
-        *("workload", "kind", "class", "namespace", "name", "pod", "container"),
+        *("workload", "kind", "class", "namespace", "name", "pod", "container", "allocator"),
     ),
     gauge(
         "workload_share_ratio",

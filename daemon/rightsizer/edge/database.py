@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from rightsizer.domain.errors import HistoryError
-from rightsizer.edge.ownership import Ownership
+from rightsizer.edge.ownership import HISTORY, Called, Ownership
 
 __all__ = ["Database"]
 
@@ -32,7 +32,7 @@ _BUSY_SECONDS: Final = 5.0
 class Database:
     """An open database file. One connection, for any thread that holds `transaction()`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an operator may choose, and how he calls it.
         self,
         path: Path,
         migrations: Sequence[str],
@@ -40,6 +40,7 @@ class Database:
         read_only: bool = False,
         is_durable: bool = True,
         busy_seconds: float = _BUSY_SECONDS,
+        called: Called = HISTORY,
     ) -> None:
         """Open, check and migrate the file; create it where it does not exist.
 
@@ -50,12 +51,14 @@ class Database:
             is_durable: Whether a change is on the disk itself when it is made; without it, a
                 power loss may undo the latest ones, though never by half.
             busy_seconds: How long to wait for whoever else has the file locked.
+            called: How messages call it.
 
         Raises:
             HistoryError: another process writes it, a newer program wrote it, or the place
                 cannot be read or written.
         """
-        self.path = path
+        self.path, self._called = path, called
+        self._name = f"{called.what} '{path}'"
         self.set_aside: Path | None = None
         """Where the last file went that was broken."""
         self.breaks = 0
@@ -88,7 +91,7 @@ class Database:
                 with connection:
                     yield connection
             except sqlite3.Error as error:
-                raise HistoryError(f"history '{self.path}': {self._verdict(error)}") from None
+                raise HistoryError(f"{self._name}: {self._verdict(error)}") from None
             finally:
                 self._measure()
 
@@ -119,13 +122,13 @@ class Database:
     def _open_owned(self) -> sqlite3.Connection:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._owner = Ownership(self.path)
+            self._owner = Ownership(self.path, self._called)
             return self._open()
         except (OSError, sqlite3.Error) as error:
             self._release()
             raise HistoryError(
-                f"history '{self.path}' cannot be written: {error}; make the folder writable for "
-                "this user or set history.path"
+                f"{self._name} cannot be written: {error}; make the folder writable for this user "
+                f"or set {self._called.setting}"
             ) from None
         except HistoryError:
             self._release()
@@ -158,7 +161,7 @@ class Database:
             try:
                 self._connection = self._open()
             except OSError as error:  # The broken file cannot be moved away.
-                raise HistoryError(f"history '{self.path}': {error}") from None
+                raise HistoryError(f"{self._name}: {error}") from None
         return self._connection
 
     def _verdict(self, error: sqlite3.Error) -> str:
@@ -203,8 +206,9 @@ class Database:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > len(self._migrations):
             raise HistoryError(
-                f"history '{self.path}' has schema {version}, this program knows up to "
-                f"{len(self._migrations)}; upgrade rightsizer or set history.path to another file"
+                f"{self._name} has schema {version}, this program knows up to "
+                f"{len(self._migrations)}; upgrade rightsizer or set {self._called.setting} to "
+                "another file"
             )
         return int(version)
 
@@ -225,7 +229,7 @@ class Database:
         try:
             if not self.path.exists():
                 raise HistoryError(
-                    f"history '{self.path}' does not exist; run the agent first, or name "
+                    f"{self._name} does not exist; run the {self._called.writer} first, or name "
                     "another file"
                 )
             connection = _connect_read_only(self.path)
@@ -235,7 +239,7 @@ class Database:
                 return self._migrated_copy(connection)
         except (OSError, sqlite3.Error) as error:
             raise HistoryError(
-                f"history '{self.path}' cannot be read: {error}; run this as a user who may "
+                f"{self._name} cannot be read: {error}; run this as a user who may "
                 "read it, or name another file"
             ) from None
 

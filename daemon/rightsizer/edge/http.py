@@ -339,12 +339,14 @@ def checked_url(url: str) -> str:
         ValueError: it is not an `http` or `https` one, or has a password in it.
     """
     parts = urlsplit(url)
+    # What may hold a secret is not repeated.
+    shown = "what has an @ in it" if "@" in url else f"'{url.partition('?')[0]}'"
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"'{url}' is not an address; write it like 'https://grafana.example.org'")
+        raise ValueError(f"{shown} is not an address; write it like 'https://grafana.example.org'")
     if parts.username is not None or parts.password is not None:
         raise ValueError(f"the address of '{parts.hostname}' has a password in it; use a token")
     if parts.query or parts.fragment:
-        raise ValueError(f"'{url}' has a query in it; end it at the path")
+        raise ValueError(f"{shown} has a query in it; end it at the path")
     return url
 
 

@@ -2,25 +2,39 @@
 
 import fcntl
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from rightsizer.domain.errors import HistoryError
 
-__all__ = ["Ownership"]
+__all__ = ["HISTORY", "Called", "Ownership"]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How messages call a file, whoever writes it, and the setting that names it."""
+
+    what: str
+    setting: str
+    writer: str
+
+
+HISTORY: Final = Called("history", "history.path", "agent")
+"""What is meant unless it is told otherwise."""
 
 
 class Ownership:
     """The right to write a file, held by one process at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, called: Called = HISTORY) -> None:
         """Take it.
 
         Raises:
             HistoryError: another process has it.
             OSError: the place cannot be written.
         """
-        self._path = path
+        self._path, self._called = path, called
         self._lock_path = Path(f"{path}.lock")
         self._file: IO[str] | None = self._take()
 
@@ -59,8 +73,8 @@ class Ownership:
             owner = file.read().strip() or "unknown"
             file.close()
             raise HistoryError(
-                f"history '{self._path}' is being written by process {owner}; stop that agent, "
-                "or give this one another history.path"
+                f"{self._called.what} '{self._path}' is being written by process {owner}; stop "
+                f"that {self._called.writer}, or give this one another {self._called.setting}"
             ) from None
         return file
 

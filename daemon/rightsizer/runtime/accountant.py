@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from rightsizer.accounting.accounts import AccountingSettings, Accounts
-from rightsizer.accounting.case_view import cases_of
 from rightsizer.accounting.known import KnownDevice
+from rightsizer.accounting.look import Look
 from rightsizer.accounting.recollection import Recollection
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.device import Device
@@ -114,10 +114,13 @@ class Accountant:
 
     def cases(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Case, ...]:
         """What the rules judge."""
-        with self._lock:
-            views, node = self._accounts.case_views(span, now), self._accounts.node()
+        return self.look(now).cases(span)
+
+    def look(self, now: Nanoseconds) -> Look:
+        """The accounts as they are, for the cases of several spans up to a wall time."""
         # A month of windows takes a while to read; sampling need not wait for it.
-        return cases_of(views, node)
+        with self._lock:
+            return self._accounts.look(now)
 
     def remembered(self) -> tuple[Nanoseconds, tuple[Recollection, ...]]:
         """The latest snapshot's time, and what is remembered of its devices."""

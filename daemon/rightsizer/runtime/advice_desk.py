@@ -1,7 +1,7 @@
 """The desk where verdicts and decisions come in, the ledger is kept, and everybody is told."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.ledger_settings import LedgerSettings
 from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.clock import Clock
 from rightsizer.runtime.recommender_run import Verdicts
 from rightsizer.runtime.storage import Storage
@@ -38,14 +39,28 @@ class Judge(Protocol):
 class AdviceDesk:
     """Keeps the ledger under a lock of its own; saves first, then tells."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         judge: Judge,
         ledger: Ledger,
         storage: Storage,
         sinks: Sequence[EventSink],
         clock: Clock,
+        *,
+        remembered: Callable[[], Mapping[str, Nanoseconds]] = dict,
     ) -> None:
+        """A desk that has told nobody anything yet.
+
+        Args:
+            judge: Says what there is to say.
+            ledger: Of all advice.
+            storage: Keeps it.
+            sinks: Who is told.
+            clock: Of decisions.
+            remembered: What others know to be open, by its id since when; asked after a run while
+                the ledger is empty.
+        """
+        self._remembered = remembered
         self._judge, self._ledger, self._storage = judge, ledger, storage
         self._sinks, self._clock = tuple(sinks), clock
         self._deciding = threading.Lock()
@@ -68,9 +83,11 @@ class AdviceDesk:
             HistoryError: the ledger could not be saved; its events are told after a run that can.
         """
         with self._deciding:
-            open_now = self._ledger.open_now()
+            open_now, is_empty = self._ledger.open_now(), not self._ledger.records
         found = self._judge.run(open_now)
+        opened_before = self._remembered() if is_empty else {}
         with self._deciding:
+            self._ledger.remember(opened_before)
             events = self._ledger.update(found.judgements, found.time, found.measured)
             self._note(events)
             self._log_run(found.judgements, events)

@@ -72,7 +72,7 @@ class Recommender:
         """
         rules, guidance = self._judges
         now, began = self._clock.wall_time(), self._clock.time()
-        cases: Cases = cache(lambda span: self._accountant.cases(span, now))
+        cases: Cases = cache(self._accountant.look(now).cases)
         found = judge_all(cases, rules, open_now, guidance.tuned, self.faults.note)
         found = guidance.withheld(found, now)
         self.judgements = found

@@ -14,6 +14,7 @@ from rightsizer.domain.advice import AdviceEvent
 from rightsizer.domain.errors import HistoryError
 from rightsizer.domain.window import Window
 from rightsizer.edge.database import Database
+from rightsizer.edge.ownership import HISTORY, Called
 from rightsizer.publish.grafana.outbox import (
     OUTBOX_SCHEMA,
     MemoryOutbox,
@@ -52,6 +53,7 @@ class Storage:
         read_only: bool = False,
         is_durable: bool = True,
         maximum_bytes: int | None = MAXIMUM_BYTES,
+        called: Called = HISTORY,
     ) -> None:
         """Open the database.
 
@@ -61,12 +63,15 @@ class Storage:
             is_durable: Whether a power loss may undo nothing that was saved.
             maximum_bytes: What the history may take; beyond it the oldest windows go. `None` for
                 whatever the disk holds.
+            called: How messages call it.
 
         Raises:
             HistoryError: it is held by another process, of a newer program, or out of reach.
         """
         self._database = (
-            Database(Path(path), MIGRATIONS, read_only=read_only, is_durable=is_durable)
+            Database(
+                Path(path), MIGRATIONS, read_only=read_only, is_durable=is_durable, called=called
+            )
             if path
             else None
         )

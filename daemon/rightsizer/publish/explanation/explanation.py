@@ -3,15 +3,19 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Final
 
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.finding import Finding, Option
 from rightsizer.domain.units import Nanoseconds, seconds
-from rightsizer.publish.explanation.query import queries_of
+from rightsizer.publish.explanation.query import pool_queries_of, queries_of
 from rightsizer.publish.explanation.threshold import thresholds_of
 from rightsizer.publish.json_form import Form, advice_form, finding_form
 
 __all__ = ["explain_advice", "explain_finding"]
+
+_NODE_RULES: Final = "recommender.rules"
+_ESTATE_RULES: Final = "fleet.rules."
 
 
 def explain_advice(advice: Advice, rules: object) -> Form:
@@ -19,7 +23,8 @@ def explain_advice(advice: Advice, rules: object) -> Form:
 
     Args:
         advice: What is explained.
-        rules: The rules' settings, by the names of the rules.
+        rules: The rules' settings by the names of the rules; or several trees of them, by the keys
+            that they stand under in a configuration.
     """
     form = _reasoning(advice.finding, advice.updated, rules)
     if not advice.is_open:
@@ -38,8 +43,9 @@ def explain_finding(finding: Finding, judged: Nanoseconds, rules: object) -> For
 
 
 def _reasoning(finding: Finding, judged: Nanoseconds, rules: object) -> Form:
-    settings = getattr(rules, finding.rule, None)
-    prefix = f"recommender.rules.{finding.rule}"
+    prefix, settings = _settings_of(finding.rule, rules)
+    is_of_pool = prefix.startswith(_ESTATE_RULES) and finding.workload is None
+    queries = (pool_queries_of if is_of_pool else queries_of)(finding, judged)
     return {
         "window": _window(finding, judged),
         "thresholds": [asdict(each) for each in thresholds_of(settings, prefix)],
@@ -52,8 +58,18 @@ def _reasoning(finding: Finding, judged: Nanoseconds, rules: object) -> Form:
             {"rank": rank, "description": option.description, "why": why(option)}
             for rank, option in enumerate(finding.options, 1)
         ],
-        "queries": [asdict(each) for each in queries_of(finding, judged)],
+        "queries": [asdict(each) for each in queries],
     }
+
+
+def _settings_of(rule: str, rules: object) -> tuple[str, object]:
+    """Where a rule's settings stand in a configuration, and which they are."""
+    trees = rules if isinstance(rules, Mapping) else {_NODE_RULES: rules}
+    for key, tree in trees.items():
+        settings = getattr(tree, rule, None)
+        if settings is not None:
+            return f"{key}.{rule}", settings
+    return rule, None
 
 
 def product(factors: Mapping[str, float], confidence: float) -> str:

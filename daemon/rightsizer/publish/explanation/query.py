@@ -8,7 +8,7 @@ from rightsizer.domain.finding import Finding, Reason
 from rightsizer.domain.state import Condition, State
 from rightsizer.domain.units import Nanoseconds, seconds
 
-__all__ = ["Query", "queries_of"]
+__all__ = ["Query", "pool_queries_of", "queries_of"]
 
 _IDLE: Final = 'state=~"idle_.*"'
 _KNOWN: Final = 'state!="unknown"'
@@ -106,15 +106,41 @@ def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
         finding: The verdict.
         end: Wall time of the judgement, where its window ends.
     """
-    length = finding.evidence.get("window_seconds")
-    if not isinstance(length, int | float) or length < 1:
+    span = _span_of(finding, end)
+    if span is None:
         return ()
-    span = _Span(round(length), seconds(end))
     found = [*_whole(finding, span)]
     for name, value in finding.evidence.items():
         if isinstance(value, Mapping):
             found.extend(_by_device(finding, name, value, span))
     return tuple(found)
+
+
+def pool_queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
+    """The most of a pool that was held, where the verdict names all of its GPUs.
+
+    What is known of a pool is who held it, which no counter of a single GPU tells.
+
+    Args:
+        finding: The verdict on a pool.
+        end: Wall time of the judgement.
+    """
+    span, held = _span_of(finding, end), finding.evidence.get("held_most")
+    if span is None or not isinstance(held, int | float):
+        return ()
+    if len(finding.devices) != finding.evidence.get("gpus"):
+        return ()
+    uuids = "|".join(finding.devices)
+    states = f'rightsizer_state_seconds_total{{uuid=~"{uuids}",state!~"unknown|idle_empty"}}'
+    promql = f"max_over_time(sum(rate({states}[5m]))[{span.length_seconds}s:5m] {span.instant})"
+    return (Query("held_most", "", "", float(held), promql),)
+
+
+def _span_of(finding: Finding, end: Nanoseconds) -> _Span | None:
+    length = finding.evidence.get("window_seconds")
+    if not isinstance(length, int | float) or length < 1:
+        return None
+    return _Span(round(length), seconds(end))
 
 
 def _whole(finding: Finding, span: _Span) -> Iterator[Query]:

@@ -11,8 +11,8 @@ from rightsizer.publish.metrics.families import Families
 
 __all__ = ["add_agent", "add_workloads"]
 
-_RECOMMENDER: Final = "recommend"
-"""The job that makes advice; it has metrics of its own, being what the agent is for."""
+_RECOMMENDERS: Final = frozenset({"recommend", "fleet"})
+"""The jobs that make advice; they have metrics of their own, being what all is for."""
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 _PLAIN_COUNTERS: Final = tuple(
     metric.name
@@ -50,6 +50,7 @@ def add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
             workload.name,
             workload.pod,
             workload.container,
+            workload.allocator.value,
         )
 
 
@@ -67,7 +68,7 @@ def _add_job(families: Families, job: JobReport) -> None:
 
 def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:
     """The recommender's own metrics, from the job that it is; what is not known is left out."""
-    job = next((job for job in jobs if job.name == _RECOMMENDER), None)
+    job = next((job for job in jobs if job.name in _RECOMMENDERS), None)
     if job is None:
         return {}
     found = {

@@ -1,37 +1,66 @@
 """An answer about an estate as plain values for JSON; docs/fleet.md tells every key."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rightsizer.domain.finding import FindingKind
 from rightsizer.domain.units import seconds
+from rightsizer.fleet.plan import Plan
 from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.view import Hours, PoolView
+from rightsizer.fleet.view import PoolView
 from rightsizer.publish.json_form import advice_form, finding_form
 from rightsizer.runtime.fleet.answer import FleetAnswer
+from rightsizer.runtime.fleet.pool_figures import gpus_of, mean_of, peak_of, waiting_by_pool
 
-__all__ = ["fleet_form", "source_form"]
+__all__ = ["fleet_form", "plan_form", "source_form"]
 
 
 def fleet_form(answer: FleetAnswer) -> dict[str, Any]:
     """All of it; of verdicts that were not kept, there are counts."""
+    keys = {each.finding.id: each.key for each in answer.judgements}
+    waiting = waiting_by_pool(answer.waiting)
     return {
         "time": seconds(answer.time),
         "lookback_seconds": answer.lookback_seconds,
         "coverage_ratio": answer.view.coverage_ratio,
         "devices": sum(len(pool.devices) for pool in answer.view.pools),
-        "gpus": sum(_gpus(pool) for pool in answer.view.pools),
+        "gpus": sum(gpus_of(pool) for pool in answer.view.pools),
         "workloads": len(answer.view.workloads),
         "sources": [source_form(each) for each in answer.sources],
-        "pools": [_pool(each) for each in answer.view.pools],
-        "findings": [finding_form(each) for each in answer.findings],
+        "pools": [_pool(each, waiting.get(each.name)) for each in answer.view.pools],
+        "findings": [{"key": each.key, **finding_form(each.finding)} for each in answer.judgements],
         "verdicts": _verdicts(answer),
-        "advice": [advice_form(each) for each in answer.advice],
+        "advice": [
+            {"key": keys.get(each.id, each.finding.workload), **advice_form(each)}
+            for each in answer.advice
+        ],
         "node_advice": [asdict(each) for each in answer.node_advice],
         "waiting": [asdict(each) for each in answer.waiting],
         "teams": [asdict(each) for each in answer.teams],
         "use": asdict(answer.use),
         "notes": list(answer.notes),
+    }
+
+
+def plan_form(reports: Sequence[SourceReport], plan: Plan, now_seconds: float) -> dict[str, Any]:
+    """What a look would ask of the store.
+
+    Args:
+        reports: What the probe found.
+        plan: What would be read.
+        now_seconds: Wall time.
+    """
+    return {
+        "time": now_seconds,
+        "sources": [source_form(each) for each in reports],
+        "fine_days": len(plan.fine_days),
+        "coarse_days": len(plan.coarse_days),
+        "kept_device_days": plan.kept,
+        "device_days": plan.wanted,
+        "shards": len(plan.shards),
+        "queries": plan.queries,
+        "samples": plan.samples,
     }
 
 
@@ -51,6 +80,7 @@ def source_form(report: SourceReport) -> dict[str, Any]:
     """What a probe found of one source."""
     return {
         "source": report.source,
+        "is_found": bool(report.metrics or report.devices or report.oldest is not None),
         "devices": report.devices,
         "oldest": None if report.oldest is None else seconds(report.oldest),
         "resolution_seconds": report.resolution_seconds,
@@ -61,27 +91,15 @@ def source_form(report: SourceReport) -> dict[str, Any]:
     }
 
 
-def _pool(pool: PoolView) -> dict[str, Any]:
+def _pool(pool: PoolView, waiting_gpus: float | None) -> dict[str, Any]:
     return {
         "name": pool.name,
         "board": pool.board,
-        "gpus": _gpus(pool),
+        "gpus": gpus_of(pool),
         "nodes": len(pool.size_by_node),
-        "held_mean": _mean(pool.held),
-        "held_peak": _peak(pool.held_peak),
-        "active_mean": _mean(pool.active),
+        "held_mean": mean_of(pool.held),
+        "held_peak": peak_of(pool.held_peak),
+        "active_mean": mean_of(pool.active),
         "free_now": sum(pool.free_by_node.values()),
+        "waiting_gpus": waiting_gpus,
     }
-
-
-def _gpus(pool: PoolView) -> float:
-    return sum(each.device.capacity_ratio for each in pool.devices)
-
-
-def _mean(hours: Hours) -> float | None:
-    known = [value for value in hours.values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _peak(hours: Hours) -> float | None:
-    return max((value for value in hours.values if value is not None), default=None)

@@ -1,11 +1,11 @@
 """The judge of an estate: probes, reads what is not kept, and lets every rule judge."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +17,15 @@ from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.domain.errors import ConfigurationError, StoreError
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.edge.clock import Clock
+from rightsizer.fleet.absence import why_nothing
 from rightsizer.fleet.batch import Order
 from rightsizer.fleet.case import CaseSettings
+from rightsizer.fleet.collection import paused_collection
 from rightsizer.fleet.crew import workers_of
 from rightsizer.fleet.estate import Estate
 from rightsizer.fleet.estate_judging import judge_whole, spans_of
 from rightsizer.fleet.estate_view import view_of
+from rightsizer.fleet.gaps import gaps_of
 from rightsizer.fleet.harvest import Reading, harvest
 from rightsizer.fleet.judging import BatchVerdicts, Fault, Judging, Tally, judge_estate
 from rightsizer.fleet.kept_days import rows_of
@@ -30,6 +33,7 @@ from rightsizer.fleet.measuring import Measuring
 from rightsizer.fleet.plan import Plan, PlannedSource, plan_of
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.prometheus.use import StoreUse
+from rightsizer.fleet.remembered import opened_before
 from rightsizer.fleet.roster import roster_of
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.shelf import Shelf
@@ -150,16 +154,29 @@ class FleetJudge:
         return ledger_path(self._settings)
 
     @property
-    def rule_settings(self) -> object:
-        """The rules' settings by name, the estate's own among them."""
-        found: dict[str, object] = {rule.name: rule.settings for rule in self._rules}
-        return _ByName(found | {rule.name: rule.settings for rule in self._estate_rules})
-
-    @property
     def told_by_nodes(self) -> frozenset[str]:
         """Ids of advice that the nodes' own agents export."""
         found = () if self._answer is None else self._answer.node_advice
         return frozenset(each.id for each in found)
+
+    def opened_before(self) -> Mapping[str, Nanoseconds]:
+        """What was open before a ledger was lost, as far as the store remembers.
+
+        That is what the fleet itself exported, and what the nodes' own agents do.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        now, lookback = self._clock.wall_time(), nanoseconds(self._fleet.lookback_seconds)
+        advised = () if self._answer is None else self._answer.node_advice
+        by_nodes = {
+            each.id: nanoseconds(each.opened_seconds) for each in advised if each.opened_seconds
+        }
+        store = _store(self._fleet)
+        try:
+            return {**by_nodes, **opened_before(store, now, lookback)}
+        finally:
+            store.close()
 
     def plan(self) -> tuple[tuple[SourceReport, ...], Plan]:
         """What a look would read, after the probe alone.
@@ -191,10 +208,10 @@ class FleetJudge:
             judgements=judgements,
             tallies=found.verdicts.tallies,
             node_advice=scene.estate.advice,
-            waiting=scene.estate.waiting,
+            waiting=found.view.waiting,
             teams=team_uses(found.view.workloads, market_of(self._settings)),
             use=scene.store.use + read,
-            notes=_notes(scene, found),
+            notes=_notes(scene, found, self._shelf),
         )
         keys = (key for key, _ in open_now)
         measured = Measuring(self._shelf, found.order, keys, settings=self._case_settings)
@@ -216,7 +233,8 @@ class FleetJudge:
         self._progress("probing", 0, 1)
         reports = sources.probe(store, now, lookback)
         if not any(report.devices for report in reports):
-            raise StoreError(_nothing(self._fleet, reports))
+            reason = why_nothing(store, now, lookback)
+            raise StoreError(f"the store at {self._fleet.store.url} {reason}")
         estate = _with_hosts(sources.estate(store, reports, now, lookback))
         planned = [
             PlannedSource(
@@ -253,13 +271,14 @@ class FleetJudge:
         )
         verdicts = judge_estate(judging, order, workers, partial(self._progress, "judging"))
         faults = list(verdicts.faults)
-        views = partial(_view, verdicts, scene)
-        whole = judge_whole(
-            views,
-            self._estate_rules,
-            open_now,
-            lambda rule, key, error: faults.append(Fault(rule, key, repr(error))),
-        )
+        views = cache(partial(_view, verdicts, scene))
+        with paused_collection():
+            whole = judge_whole(
+                views,
+                self._estate_rules,
+                open_now,
+                lambda rule, key, error: faults.append(Fault(rule, key, repr(error))),
+            )
         verdicts.tallies += Counter(map(_kind, whole))
         kept = [
             each
@@ -291,20 +310,13 @@ class FleetJudge:
         )
 
 
-class _ByName:
-    """Settings as attributes, by the names of their rules."""
-
-    def __init__(self, settings: dict[str, object]) -> None:
-        self.__dict__.update(settings)
-
-
 def _store(settings: FleetSettings, workers: int = 1) -> PrometheusStore:
     """A process's own; those of all processes together ask as much at once as is allowed."""
     concurrency = max(1, settings.store.concurrency // workers)
     try:
         return PrometheusStore(replace(settings.store, concurrency=concurrency), settings.matchers)
     except ValueError as error:
-        raise ConfigurationError(f"fleet: {error}") from None
+        raise ConfigurationError(str(error)) from None
 
 
 def _with_hosts(estate: Estate) -> Estate:
@@ -326,16 +338,13 @@ def _kind(judgement: Judgement) -> Tally:
     return Tally(finding.rule, finding.finding, why)
 
 
-def _nothing(settings: FleetSettings, reports: tuple[SourceReport, ...]) -> str:
-    said = " ".join(sentence for report in reports for sentence in report.cannot)
-    return (
-        f"the store at {settings.store.url} has no series of GPUs: neither rightsizer_device_info "
-        f"nor DCGM_FI_DEV_*; let it scrape the agents, or check fleet.matchers. {said}"
-    ).strip()
-
-
-def _notes(scene: _Scene, found: _Found) -> tuple[str, ...]:
+def _notes(scene: _Scene, found: _Found, shelf: Shelf) -> tuple[str, ...]:
     notes = list(scene.store.warnings)
+    if shelf.set_aside is not None:
+        notes.append(
+            f"The kept days were broken and are now '{shelf.set_aside}'; all were read anew."
+        )
+    notes += [gap for report in scene.reports for gap in gaps_of(report, scene.now)]
     if found.faults:
         rules = ", ".join(sorted({fault.rule for fault in found.faults}))
         notes.append(

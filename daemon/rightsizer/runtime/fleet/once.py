@@ -1,6 +1,7 @@
 """One look at an estate whose advice is shown, and kept where that is asked for."""
 
 from dataclasses import replace
+from typing import Final
 
 from rightsizer.advice.ledger import Ledger
 from rightsizer.domain.errors import UsageError
@@ -11,12 +12,14 @@ from rightsizer.runtime.advice_control import why_unknown
 from rightsizer.runtime.advice_desk import AdviceDesk
 from rightsizer.runtime.fleet.answer import FleetAnswer
 from rightsizer.runtime.fleet.judge import FleetJudge
-from rightsizer.runtime.fleet.settings import WholeSettings
+from rightsizer.runtime.fleet.ledger_file import loss_of, opened_ledger
+from rightsizer.runtime.fleet.settings import WholeSettings, rule_trees
 from rightsizer.runtime.fleet.unrepeated import Unrepeated
 from rightsizer.runtime.sinks import sinks_of
-from rightsizer.runtime.storage import Storage
 
 __all__ = ["explain_once", "look_once"]
+
+_AGENTS: Final = "rightsizer"
 
 
 def look_once(
@@ -38,6 +41,8 @@ def look_once(
         return _kept(judge, settings, clock)
     ledger = _ledger(judge, settings)
     found = judge.run(ledger.open_now())
+    if not ledger.records:
+        ledger.remember(judge.opened_before())
     ledger.update(found.judgements, found.time, found.measured)
     return replace(judge.answer, advice=ledger.advice())
 
@@ -51,21 +56,31 @@ def explain_once(judge: FleetJudge, settings: WholeSettings, asked: str) -> Form
     """
     ledger = _ledger(judge, settings)
     found = judge.run(ledger.open_now())
+    if not ledger.records:
+        ledger.remember(judge.opened_before())
     ledger.update(found.judgements, found.time, found.measured)
+    trees = rule_trees(settings)
     for advice in ledger.advice():
         if advice.id == asked:
-            return explain_advice(advice, judge.rule_settings)
+            return _askable(explain_advice(advice, trees), judge.answer)
     for judgement in found.judgements:
         if judgement.finding.id == asked:
-            return explain_finding(judgement.finding, found.time, judge.rule_settings)
+            form = explain_finding(judgement.finding, found.time, trees)
+            return _askable(form, judge.answer)
     raise UsageError(why_unknown(ledger.advice(), asked) or f"there is no verdict '{asked}'")
+
+
+def _askable(form: Form, answer: FleetAnswer) -> Form:
+    """Without the queries where no agent exports what they ask for."""
+    has_agents = any(each.devices for each in answer.sources if each.source == _AGENTS)
+    return form if has_agents else form | {"queries": []}
 
 
 def _ledger(judge: FleetJudge, settings: WholeSettings) -> Ledger:
     """As it was kept last, to look at."""
     if not judge.ledger_path.is_file():
         return Ledger((), settings.recommender.ledger)
-    storage = Storage(str(judge.ledger_path), read_only=True)
+    storage = opened_ledger(judge.ledger_path, read_only=True)
     try:
         return storage.ledger(settings.recommender.ledger)
     finally:
@@ -73,7 +88,7 @@ def _ledger(judge: FleetJudge, settings: WholeSettings) -> Ledger:
 
 
 def _kept(judge: FleetJudge, settings: WholeSettings, clock: Clock) -> FleetAnswer:
-    storage = Storage(str(judge.ledger_path))
+    storage, troubles = opened_ledger(judge.ledger_path), list[str]()
     try:
         ledger = storage.ledger(settings.recommender.ledger)
         sinks = sinks_of(
@@ -81,14 +96,15 @@ def _kept(judge: FleetJudge, settings: WholeSettings, clock: Clock) -> FleetAnsw
             storage,
             lambda: desk.advice,
             clock=clock,
-            tell=lambda *_: None,
+            tell=lambda _, message: troubles.append(message),
             # Nobody waits here for a peer that is away: the next look tries again.
             sleep=lambda _: True,
         )
         told = tuple(Unrepeated(sink, judge) for sink in sinks.all)
-        desk = AdviceDesk(judge, ledger, storage, told, clock)
+        desk = AdviceDesk(judge, ledger, storage, told, clock, remembered=judge.opened_before)
         desk.recommend()
         desk.deliver()
-        return replace(judge.answer, advice=desk.advice)
+        notes = (*judge.answer.notes, *loss_of(storage), *troubles)
+        return replace(judge.answer, advice=desk.advice, notes=notes)
     finally:
         storage.close()

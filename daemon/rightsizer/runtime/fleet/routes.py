@@ -1,9 +1,11 @@
 """What the fleet's service answers in place of a node's page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
+from rightsizer.domain.advice import Advice
 from rightsizer.domain.units import Nanoseconds, format_duration, seconds
 from rightsizer.publish.report.fleet_document import fleet_document
 from rightsizer.publish.web.message import Request, Response
@@ -16,6 +18,16 @@ __all__ = ["FleetRoutes"]
 _LOOKS: Final = 3
 """Looks that may fail one after the other before what is shown counts as too old."""
 _POLICY: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An answer in the forms that are served."""
+
+    time: Nanoseconds
+    advice: tuple[Advice, ...]
+    form: Mapping[str, Any]
+    page: bytes
 
 
 class FleetRoutes:
@@ -38,6 +50,7 @@ class FleetRoutes:
         """
         self._latest, self._trouble = latest, trouble
         self._interval_seconds, self._wall_time = interval_seconds, wall_time
+        self._made: _Made | None = None
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -53,13 +66,22 @@ class FleetRoutes:
         answer = self._latest()
         if answer is None:
             return Response.of_text(self._why_not_ready() or "", HTTPStatus.SERVICE_UNAVAILABLE)
-        page = fleet_document(fleet_form(answer)).encode()
+        page = self._made_of(answer).page
         return Response(page, "text/html; charset=utf-8", headers=dict(_POLICY))
 
     def _fleet(self, site: Site, request: Request) -> Response:
         del site, request
         answer = self._latest()
-        return Response.of_json(None if answer is None else fleet_form(answer))
+        return Response.of_json(None if answer is None else self._made_of(answer).form)
+
+    def _made_of(self, answer: FleetAnswer) -> "_Made":
+        """The forms, made once for each answer and for what became of its advice since."""
+        made = self._made
+        if made is None or made.time != answer.time or made.advice is not answer.advice:
+            form = fleet_form(answer)
+            page = fleet_document(form).encode()
+            made = self._made = _Made(answer.time, answer.advice, form, page)
+        return made
 
     def _ready(self, site: Site, request: Request) -> Response:
         del site, request

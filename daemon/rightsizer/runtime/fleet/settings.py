@@ -1,6 +1,7 @@
 """The settings of the file as a whole, and where a fleet keeps what it reads and advises."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.runtime.settings import Settings
 
-__all__ = ["WholeSettings", "ledger_path", "shelf_path"]
+__all__ = ["WholeSettings", "ledger_path", "rule_trees", "shelf_path"]
 
 _NAME: Final = "fleet.db"
 
@@ -18,6 +19,11 @@ class WholeSettings(Settings):
     """Everything that an operator may set, for the agent or for the fleet."""
 
     fleet: FleetSettings = field(default_factory=FleetSettings)
+
+
+def rule_trees(settings: WholeSettings) -> Mapping[str, object]:
+    """The settings of a node's rules and of the estate's own, by their keys in the file."""
+    return {"recommender.rules": settings.recommender.rules, "fleet.rules": settings.fleet.rules}
 
 
 def shelf_path(settings: WholeSettings) -> Path:

@@ -1,0 +1,201 @@
+"""`rightsizer fleet`: what a person reads, what a program reads, and what is refused."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cases import NOW
+from fleet_answers import END, fleet_answer, sources
+from fleet_command import asked_in_process, configured
+from fleet_loopback import LoopbackStore, loopback_store
+from kept_advice import keep_advice
+from rightsizer.cli.fleet_plan_text import plan_text
+from rightsizer.cli.fleet_progress import Progress
+from rightsizer.cli.fleet_text import fleet_text
+from rightsizer.cli.main import main
+from rightsizer.fleet.plan import Plan
+from rightsizer.fleet.view import EstateView
+from rightsizer.runtime.fleet.form import fleet_form, plan_form
+
+GoldenFile = Callable[[str | Path, str], None]
+WIDTH: Final = 100
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[LoopbackStore]:
+    """Eight GPUs."""
+    with loopback_store(8) as found:
+        yield found
+
+
+@pytest.fixture
+def config(store: LoopbackStore, tmp_path: Path) -> Path:
+    """A day back."""
+    return configured(tmp_path, store.url, lookback="1d")
+
+
+def text_of(**facts: Any) -> str:
+    """The text of an answer."""
+    return fleet_text(fleet_form(fleet_answer(**facts)))
+
+
+def test_the_text_is_as_it_was(golden: GoldenFile) -> None:
+    """What there is, what was found, who pays, and what to do next."""
+    golden("fleet.txt", text_of() + "\n")
+
+
+def test_the_json_is_as_it_was(golden: GoldenFile) -> None:
+    """Key by key."""
+    golden("fleet.json", json.dumps(fleet_form(fleet_answer()), indent=1) + "\n")
+
+
+def test_what_would_be_asked_is_told_in_words(golden: GoldenFile) -> None:
+    """Days, shards, queries and samples."""
+    plan = Plan((), (14, 13, 12), (11,), 100, 400, 1_234, 5_678_900)
+    golden("fleet-plan.txt", plan_text(plan_form(sources(), plan, END / 1e9)) + "\n")
+
+
+def test_no_line_is_longer_than_a_terminal() -> None:
+    """Long names are cut in tables, and sentences are wrapped."""
+    answer = fleet_answer()
+    long = "a-name-that-nobody-would-want-to-type-" * 2
+    pools = tuple(replace(each, name=long) for each in answer.view.pools)
+    teams = tuple(replace(each, team=long) for each in answer.teams)
+    text = text_of(view=replace(answer.view, pools=pools), teams=teams, notes=(long + " " + long,))
+    assert max(map(len, text.splitlines())) <= WIDTH
+
+
+def test_what_is_not_there_is_not_listed_as_found() -> None:
+    """Sources without anything are one line; an estate without advice says that it has none."""
+    text = text_of(advice=(), node_advice=(), judgements=(), tallies={})
+    assert "  slurm" not in text
+    assert "  not in the store: slurm" in text
+    assert "0 pieces of advice are open." in text
+    assert "No rule found anything that holds over both of its spans" in text
+    assert "Rules that would not say anything" not in text
+
+
+def test_an_empty_estate_has_no_tables() -> None:
+    """Nor any division by nothing."""
+    text = text_of(view=EstateView(0, END, (), ()), teams=(), judgements=(), waiting=())
+    assert text.startswith("0 GPUs in 0 pools, 0 workloads, over 14 d")
+    assert "GPU-hours" not in text
+
+
+def test_long_lists_are_cut_and_say_so() -> None:
+    """JSON has all of them."""
+    answer = fleet_answer()
+    pools = tuple(replace(answer.view.pools[0], name=f"p{at}") for at in range(25))
+    advice = tuple(
+        replace(each, finding=replace(each.finding, id=f"{each.id[:-2]}{at:02d}"))
+        for at in range(30)
+        for each in answer.advice[:1]
+    )
+    text = text_of(view=replace(answer.view, pools=pools), advice=advice)
+    assert "and 5 pools more; --json has all" in text
+    assert "  and 10 more; --json has all" in text
+
+
+def test_a_look_answers_in_every_form(config: Path, tmp_path: Path) -> None:
+    """Text, JSON and a page; the second look reads nothing again but today."""
+    page = tmp_path / "estate.html"
+    first = asked_in_process(config, "--at", str(NOW / 1e9), "--html", str(page))
+    assert first.status == 0, first.err
+    assert first.out.startswith("8 GPUs in 1 pool, 2 workloads, over 1 d")
+    assert "8 GPUs in 1 pool" in page.read_text("utf-8")
+    second = asked_in_process(config, "--at", str(NOW / 1e9), "--json", "--all").form
+    assert second["gpus"] == 8
+    assert any(each["abstained"] for each in second["findings"])
+    assert not any(each["id"] == "" for each in second["findings"])
+
+
+def test_a_dry_run_reads_nothing(config: Path, store: LoopbackStore) -> None:
+    """But what the probe asks; in JSON too."""
+    said = asked_in_process(config, "--at", str(NOW / 1e9), "--dry-run")
+    assert "Nothing was asked but the probe." in said.out.replace("\n", " ")
+    form = asked_in_process(config, "--at", str(NOW / 1e9), "--dry-run", "--json").form
+    assert form["device_days"] >= 8
+    assert form["kept_device_days"] == 0
+    assert form["queries"] > 0
+
+
+def test_a_verdict_is_explained(config: Path) -> None:
+    """One that asks for nothing, too, by an id of --json --all."""
+    at = ("--at", str(NOW / 1e9))
+    findings = asked_in_process(config, *at, "--json", "--all").form["findings"]
+    one = next(each["id"] for each in findings if each["rule"] == "idle_pool")
+    told = asked_in_process(config, *at, "--explain", one)
+    assert "fleet.rules.idle_pool.on_ratio" in told.out
+    form = asked_in_process(config, *at, "--explain", one, "--json").form
+    assert form["advice"]["id"] == one
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--serve", "--save"), "--save is nothing for --serve"),
+        (("--serve", "--json"), "--json is nothing for --serve"),
+        (("--serve", "--at", "0"), "--at is nothing for --serve"),
+        (("--dry-run", "--html", "x.html"), "--html is nothing for --dry-run"),
+        (("--explain", "abc", "--save"), "--save is nothing for --explain"),
+        (("--web.listen-address", ":1"), "--web.listen-address is for --serve"),
+        (("--all",), "--all is for --json"),
+        (("--lookback", "1h"), "--lookback: 1 h is less than 1 d"),
+        (("--lookback", "1000d"), "--lookback: 1000 d is more than 90 d"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(config: Path, flags: tuple[str, ...], said: str) -> None:
+    """Before anything is asked: what would do nothing is a misunderstanding."""
+    refused = asked_in_process(config, *flags)
+    assert refused.status == 2
+    assert said in refused.refusal
+
+
+def test_no_store_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+    """With the remedy."""
+    said = asked_in_process(configured(tmp_path, ""))
+    assert said.status == 78
+    assert "--store.url" in said.refusal
+
+
+def test_decisions_without_a_service_change_the_ledger(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And explain reads it, without the store; a time of its own goes with a snooze."""
+    config = configured(tmp_path, "http://127.0.0.1:9", api_socket=str(tmp_path / "none.sock"))
+    kept = keep_advice(tmp_path / "fleet-advice.db", NOW)
+    fleet = ("--fleet", "--config.file", str(config))
+    assert main(["snooze", kept, "--for", "7d", "--actor", "ana", *fleet]) == 0
+    assert capsys.readouterr().out.startswith("Snoozed by ana: GPU 0: held but idle.\nIt stays so")
+    assert main(["explain", kept, *fleet]) == 0
+    assert "snoozed by ana" in capsys.readouterr().out
+    assert main(["claim", "nosuchid", *fleet]) == 2
+    assert "there is no advice 'nosuchid'" in capsys.readouterr().err
+
+
+def test_progress_is_one_line_that_is_gone_in_the_end() -> None:
+    """Stages one after the other, drawn at most five times a second, and always when done."""
+    now = 0.0
+    screen = StringIO()
+    with Progress(screen, lambda: now) as progress:
+        progress("reading", 0, 4)
+        progress("reading", 1, 4)
+        now = 1.0
+        progress("reading", 2, 4)
+        progress("reading", 4, 4)
+    shown = screen.getvalue().split("\r\x1b[K")[1:]
+    assert [each.rpartition("] ")[2] for each in shown] == ["0/4", "2/4", "4/4", ""]
+    assert "\n" not in screen.getvalue()
+
+
+def test_progress_of_nothing_is_no_fault() -> None:
+    """A look that finds all days kept has no shards to read."""
+    screen = StringIO()
+    with Progress(screen, lambda: 0.0) as progress:
+        progress("reading", 0, 0)
+    assert "0/0" in screen.getvalue()

@@ -1,0 +1,102 @@
+"""A fortnight of a generated estate in real stores: what is planted is found, and nothing else."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from estate.agents import agent_findings, whole_jobs
+from estate.command import Answer, ask_fleet
+from estate.layout import SMALL
+from estate.life import Life, live
+from estate.truth import Metrics, score
+from evaluation.fleet import DAYS, START, STORES, same_verdicts, sources_of
+
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(300)]
+
+FILLED: Final = (
+    (Metrics.OWN, "Prometheus"),
+    (Metrics.OWN, "VictoriaMetrics"),
+    (Metrics.DCGM, "VictoriaMetrics"),
+)
+NODES: Final = ("batch-1", "dev-1", "train-3")
+"""Whose agents are asked too."""
+
+Ask = Callable[[Metrics, str], Answer]
+
+
+@pytest.fixture(scope="module")
+def life() -> Life:
+    """The small estate; each day of it is the one that the agents see."""
+    return live(SMALL, DAYS, START, tick_seconds=300, variants=1)
+
+
+@pytest.fixture(scope="module")
+def ask(life: Life) -> Ask:
+    """The command's answer from a store, which is filled and asked once."""
+    known: dict[tuple[Metrics, str], Answer] = {}
+
+    def answered(metrics: Metrics, store: str) -> Answer:
+        if (metrics, store) not in known:
+            with STORES[store](life, *sources_of(life, metrics)) as server:
+                known[metrics, store] = ask_fleet(server.url, life.end)
+        return known[metrics, store]
+
+    return answered
+
+
+@pytest.fixture(scope="module")
+def agents(life: Life) -> Mapping[str, str]:
+    """What agents of some nodes advise on jobs that they see all of: actions by the ids."""
+    machines = tuple(each for each in SMALL.machines if each.name in NODES)
+    found = agent_findings(replace(SMALL, machines=machines), DAYS, life.end)
+    whole = whole_jobs(SMALL)
+    return {
+        each.id: str(each.action)
+        for findings in found.values()
+        for each in findings
+        if each.workload in whole
+    }
+
+
+@pytest.mark.parametrize(("metrics", "store"), FILLED)
+def test_what_is_planted_is_found_and_nothing_else(ask: Ask, metrics: Metrics, store: str) -> None:
+    """From our agents' metrics and from an exporter's, as far as these can show it."""
+    result = score(SMALL, metrics, ask(metrics, store).findings)
+    assert result.missed == ()
+    assert result.wrong == ()
+
+
+def test_both_stores_give_the_same_advice(ask: Ask) -> None:
+    """Ids hold the finding and the rounded target; reasons and actions are beside."""
+    found = [ask(Metrics.OWN, store).findings for store in STORES]
+    both, one = same_verdicts(*found)
+    assert one == frozenset()
+    assert len(both) == len(found[0])
+
+
+def test_what_is_found_becomes_advice(ask: Ask) -> None:
+    """The present is judged by ten minutes, the rest by days; one look is enough to open it."""
+    answer = ask(Metrics.OWN, "Prometheus")
+    opened = {each["id"] for each in answer.form["advice"]}
+    rules = {each["rule"] for each in answer.findings if each["id"] in opened}
+    assert {"idle", "hidden_stall", "host_bound", "launch_bound", "sharing"} <= rules
+
+
+def test_the_fleet_says_what_the_agents_of_nodes_say(ask: Ask, agents: Mapping[str, str]) -> None:
+    """Under the same ids, so that advice is told once; neither side says more of these jobs."""
+    whole = whole_jobs(SMALL)
+    places = {
+        job.key
+        for job in SMALL.jobs
+        for machine in SMALL.machines
+        if machine.name in NODES and job.name in machine.gpus and job.key in whole
+    }
+    found = {
+        each["id"]: each["action"]
+        for each in ask(Metrics.OWN, "Prometheus").findings
+        if each["workload"] in places
+    }
+    assert len(agents) > 5
+    assert found == agents

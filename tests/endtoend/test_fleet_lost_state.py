@@ -1,0 +1,120 @@
+"""A fleet whose ledger is gone: the store knows since when its advice is open."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from agent_process import eventually
+from fleet_command import asked_in_process, configured
+from grafana_server import TOKEN, Grafana, grafana_server
+from odd_estate import gpu, odd_estate
+from prometheus_server import Prometheus
+from rightsizer.config.loader import load_file
+from rightsizer.domain.units import seconds
+from rightsizer.edge.clock import SystemClock
+from rightsizer.runtime.fleet.judge import FleetJudge
+from rightsizer.runtime.fleet.ledger_file import opened_ledger
+from rightsizer.runtime.fleet.service import FleetService
+from rightsizer.runtime.fleet.settings import WholeSettings
+from webhook_server import Inbox, webhook_server
+
+pytestmark = pytest.mark.prometheus
+
+OPENED: Final = "rightsizer_advice_opened_timestamp_seconds"
+WASTED: Final = {gpu(0), gpu(2), gpu(3)}
+"""Those that idle for days: three pieces of advice."""
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+@contextmanager
+def serving(config: Path) -> Iterator[FleetService]:
+    """The service as it is wired, listening; it looks when it is told to."""
+    settings, clock = load_file(WholeSettings, config, {}), SystemClock()
+    with FleetJudge.open(settings, clock) as judge:
+        storage = opened_ledger(judge.ledger_path)
+        try:
+            service = FleetService(settings, judge, storage, clock)
+            service.server.start()
+            yield service
+            service.server.stop()
+        finally:
+            storage.close()
+
+
+def configured_to_tell(folder: Path, url: str, port: int, grafana: Grafana, inbox: Inbox) -> Path:
+    """A configuration with everybody who wants to know of advice."""
+    (folder / "token").write_text(f"{TOKEN}\n")
+    other = {
+        "grafana": {"url": grafana.url, "token_file": str(folder / "token")},
+        "webhooks": [{"url": f"{inbox.url}/hook"}],
+        "web": {"listen_addresses": [f"127.0.0.1:{port}"]},
+    }
+    return configured(folder, url, api_socket="", other=other)
+
+
+def opened_times(form: dict[str, Any]) -> dict[str, float]:
+    """Since when advice is open, by id."""
+    return {each["id"]: each["opened"] for each in form["advice"]}
+
+
+def test_a_lost_ledger_is_remembered_by_the_store(tmp_path: Path) -> None:
+    """Its advice keeps its age, and nobody is told of it again, in Grafana or by webhook."""
+    port = free_port()
+    now = int(time.time())
+    with (
+        odd_estate(["plain"], now, [f"127.0.0.1:{port}"]) as url,
+        grafana_server() as grafana,
+        webhook_server() as inbox,
+    ):
+        config = configured_to_tell(tmp_path, url, port, grafana, inbox)
+        with serving(config) as service:
+            service.look()
+            service.desk.deliver()
+            before = {each.id: seconds(each.opened) for each in service.advice}
+            assert {each.finding.devices[0] for each in service.advice} == WASTED
+            eventually(lambda: len(Prometheus(url).query(OPENED)) == len(before))
+        assert len(grafana.annotations) == len(before)
+        told = len(inbox.bodies)
+
+        for file in tmp_path.glob("fleet-advice.db*"):
+            file.unlink()
+        assert opened_times(asked_in_process(config, "--json").form) == pytest.approx(before)
+        saved = asked_in_process(config, "--json", "--save").form
+        assert opened_times(saved) == pytest.approx(before)
+        again = asked_in_process(config, "--json", "--save").form
+        assert opened_times(again) == pytest.approx(before)
+        assert len(grafana.annotations) == len(before)
+        assert "opened" not in str(inbox.bodies[told:])
+
+
+def test_a_ledger_that_never_was_opens_advice_now(tmp_path: Path) -> None:
+    """Where the store remembers nothing, advice is new, and told."""
+    now = int(time.time())
+    with odd_estate(["plain"], now) as url, grafana_server() as grafana, webhook_server() as inbox:
+        config = configured_to_tell(tmp_path, url, free_port(), grafana, inbox)
+        form = asked_in_process(config, "--json", "--save").form
+        assert all(each >= now for each in opened_times(form).values())
+        assert len(grafana.annotations) == len(form["advice"]) == len(WASTED)
+        assert "opened" in str(inbox.bodies)
+
+
+def test_a_broken_ledger_is_told(tmp_path: Path) -> None:
+    """It is set aside, and what is forgotten with it is said."""
+    (tmp_path / "fleet-advice.db").write_bytes(b"no database at all, " * 999)
+    with odd_estate(["plain"], int(time.time())) as url:
+        form = asked_in_process(configured(tmp_path, url), "--json", "--save").form
+    (aside,) = tmp_path.glob("fleet-advice.db.corrupt-*")
+    (note,) = form["notes"]
+    assert note.startswith(f"The fleet's ledger was broken and is now '{aside}'; a new one")
+    assert len(form["advice"]) == len(WASTED)

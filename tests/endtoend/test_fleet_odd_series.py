@@ -1,0 +1,154 @@
+"""Series as stores come to have them: the same advice where it can be given, none where not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_command import Said, asked_in_process, configured
+from odd_estate import DAYS, END, gpu, odd_estate
+
+pytestmark = pytest.mark.prometheus
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A real Prometheus with all variants of the estate."""
+    with odd_estate() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def plain(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The answer where nothing is odd."""
+    return looked(tmp_path_factory.mktemp("plain"), url, "plain").form
+
+
+def looked(folder: Path, url: str, estate: str, at: float = END) -> Said:
+    """The answer on one of the variants."""
+    config = configured(folder, url, matchers=f'estate="{estate}"')
+    return asked_in_process(config, "--json", "--at", str(at))
+
+
+def concluded(form: dict[str, Any]) -> set[tuple[Any, ...]]:
+    """What is found and what is to be done, without how sure it is."""
+    return {
+        (each["id"], each["rule"], each["finding"], *each["reasons"], each["action"])
+        for each in form["findings"]
+    }
+
+
+def advised(form: dict[str, Any]) -> dict[str, str]:
+    """Actions by the devices that they are about."""
+    return {each["devices"][0]: each["action"] for each in form["advice"] if each["devices"]}
+
+
+def sentences(form: dict[str, Any], key: str) -> str:
+    """What the sources say, as one text."""
+    return " ".join(text for source in form["sources"] for text in source[key])
+
+
+def test_the_estate_itself_is_understood(plain: dict[str, Any]) -> None:
+    """Who idles is told; that a service is small is no advice on four days of it."""
+    assert advised(plain) == {gpu(0): "release", gpu(2): "release", gpu(3): "release"}
+    assert (plain["devices"], plain["workloads"]) == (4, 2)
+    assert plain["coverage_ratio"] == pytest.approx(DAYS / 14, abs=0.01)
+
+
+def test_sizing_abstains_on_less_than_it_needs(plain: dict[str, Any]) -> None:
+    """Four of fourteen days are kept: no size is named, and the report says why."""
+    assert f"samples reach back {DAYS} d: sizing advice needs 7 days" in sentences(plain, "cannot")
+    (small,) = (each for each in plain["findings"] if each["rule"] == "overprovisioned")
+    assert (small["action"], small["options"]) == ("none", [])
+    assert small["savings"]["gpus_low"] is None
+
+
+@pytest.mark.parametrize("estate", ["renamed", "twice", "reset", "ahead", "behind"])
+def test_what_is_odd_without_a_difference_makes_none(
+    tmp_path: Path, url: str, plain: dict[str, Any], estate: str
+) -> None:
+    """Other names each day, two scrapers, agents that begin anew, clocks that are off."""
+    odd = looked(tmp_path, url, estate).form
+    assert concluded(odd) == concluded(plain)
+    assert advised(odd) == advised(plain)
+    assert (odd["devices"], odd["workloads"]) == (4, 2)
+    for mine, theirs in zip(odd["pools"], plain["pools"], strict=True):
+        assert mine["gpus"] == theirs["gpus"]
+        assert mine["held_mean"] == pytest.approx(theirs["held_mean"], abs=0.01)
+        assert mine["free_now"] == theirs["free_now"]
+    for mine, theirs in zip(odd["teams"], plain["teams"], strict=True):
+        # Of what an agent counted between its last scrape and its restart, nobody knows.
+        assert mine["held_gpu_hours"] == pytest.approx(theirs["held_gpu_hours"], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("estate", "told"),
+    [
+        ("twice", "4 devices are scraped more than once"),
+        ("ahead", "the clocks of the nodes of 4 devices are ahead of the store's by up to 10 min"),
+        ("behind", "up to 10 min older than their scrapes: .* the clocks of their nodes are beh"),
+    ],
+)
+def test_what_is_odd_is_told(tmp_path: Path, url: str, estate: str, told: str) -> None:
+    """As a warning, on the page for people too."""
+    config = configured(tmp_path, url, matchers=f'estate="{estate}"')
+    text = asked_in_process(config, "--at", str(END)).out
+    assert told.partition(":")[0] in " ".join(text.split())
+    assert "! " in text
+
+
+def test_a_store_with_a_gap_says_which_days(
+    tmp_path: Path, url: str, plain: dict[str, Any]
+) -> None:
+    """What is not known is neither idle nor used, and there is no other advice for it."""
+    gap = looked(tmp_path, url, "gap").form
+    assert any("no samples of rightsizer on 2 days (" in note for note in gap["notes"])
+    assert not any("no samples" in note for note in plain["notes"])
+    assert concluded(gap) <= concluded(plain)
+    assert gap["coverage_ratio"] == pytest.approx(2 / 14, abs=0.01)
+    held = {team["team"]: team["held_gpu_hours"] for team in plain["teams"]}
+    for team in gap["teams"]:
+        assert team["held_gpu_hours"] == pytest.approx(held[team["team"]] / 2, rel=0.05)
+
+
+def test_a_device_that_left_is_left_alone(tmp_path: Path, url: str) -> None:
+    """It is eight days that it was seen: no advice about it, and it is in no pool."""
+    left = looked(tmp_path, url, "left").form
+    assert advised(left) == {gpu(2): "release", gpu(3): "release"}
+    devices = {uuid for each in left["findings"] for uuid in each["devices"]}
+    assert not devices & {gpu(0), gpu(1)}
+    assert sum(pool["gpus"] for pool in left["pools"] if pool["free_now"]) == 2
+
+
+def test_old_agents_are_believed_as_far_as_they_go(tmp_path: Path, url: str) -> None:
+    """Nobody says what they can tell idle time by: it is found, and no advice is made of it."""
+    old = looked(tmp_path, url, "old").form
+    assert old["advice"] == []
+    assert {each["finding"] for each in old["findings"]} <= {"idle"}
+    assert {each["confidence"] for each in old["findings"]} == {0.0}
+    assert "no `rightsizer_device_telemetry_info`" in sentences(old, "cannot")
+    assert "so that no verdict becomes advice; upgrade the agents" in sentences(old, "cannot")
+
+
+def test_devices_without_states_are_nothing_to_judge(tmp_path: Path, url: str) -> None:
+    """What is missing is told by its name, and where to turn it on."""
+    bare = looked(tmp_path, url, "bare").form
+    assert (bare["findings"], bare["advice"]) == ([], [])
+    assert "no `rightsizer_state_seconds_total` now" in sentences(bare, "cannot")
+
+
+@pytest.mark.parametrize(("late", "age"), [(1200, "1 h"), (200_000, "2 d 8 h")])
+def test_a_clock_that_is_ahead_is_told(tmp_path: Path, url: str, late: int, age: str) -> None:
+    """Of this machine, or of a store that scrapes no more: there is no "now" to advise on."""
+    said = looked(tmp_path, url, "plain", END + late)
+    assert said.status == 1
+    assert f"has no series of GPUs now; the last are about {age} old" in said.refusal
+    assert "this machine's clock is ahead of its own" in said.refusal
+
+
+def test_matchers_that_match_nothing_are_told(tmp_path: Path, url: str) -> None:
+    """With what was looked for."""
+    said = looked(tmp_path, url, "nobody")
+    assert "neither rightsizer_device_info nor DCGM_FI_DEV_*" in said.refusal
+    assert "check fleet.matchers" in said.refusal

@@ -1,0 +1,90 @@
+"""`rightsizer fleet` as a process of its own or in this one, with a configuration of its own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rightsizer.cli.main import main
+
+__all__ = ["Said", "asked_in_process", "configured", "fleet_process", "look_command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What it came to."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """Its JSON."""
+        assert self.status == 0, self.err
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+    @property
+    def refusal(self) -> str:
+        """The one line that it ended with, having said nothing else."""
+        assert (self.out, self.err.count("\n")) == ("", 1), self.err
+        assert "Traceback" not in self.err
+        return self.err.removesuffix("\n").removeprefix("rightsizer: ")
+
+
+def configured(
+    folder: Path, url: str, store: dict[str, Any] | None = None, **settings: Any
+) -> Path:
+    """A configuration that keeps everything in a folder, and has no time to lose.
+
+    Args:
+        folder: Where.
+        url: The store.
+        store: More of `fleet.store`.
+        settings: More of `fleet`; other sections by `other`.
+    """
+    other = settings.pop("other", {})
+    fleet = {
+        "store": {"url": url, "backoff": "0s", "timeout": "20s", **(store or {})},
+        "path": str(folder / "fleet.db"),
+        "workers": 1,
+        **settings,
+    }
+    file = folder / "rightsizer.yaml"
+    # JSON is YAML.
+    file.write_text(json.dumps({"fleet": fleet, **other}), encoding="utf-8")
+    return file
+
+
+def look_command(config: Path, *flags: str) -> list[str]:
+    """A look of its own process, as a command line."""
+    return [
+        *(sys.executable, "-m", "rightsizer", "fleet", "--no-progress"),
+        *("--config.file", str(config), *flags),
+    ]
+
+
+def fleet_process(config: Path, *flags: str, prefix: Sequence[str] = ()) -> Said:
+    """One look, in a process of its own."""
+    done = subprocess.run(
+        [*prefix, *look_command(config, *flags)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+def asked_in_process(config: Path, *flags: str) -> Said:
+    """One look, in this process."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(["fleet", "--no-progress", "--config.file", str(config), *flags])
+    return Said(status, out.getvalue(), err.getvalue())

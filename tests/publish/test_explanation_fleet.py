@@ -1,0 +1,70 @@
+"""An explanation of what is said of an estate: its thresholds' keys, and PromQL that is right."""
+
+from typing import Any, Final
+
+from cases import NOW, finding
+from fleet_answers import END, SPARE
+from rightsizer.publish.explanation.explanation import explain_finding
+from rightsizer.runtime.fleet.settings import WholeSettings, rule_trees
+
+TREES: Final = rule_trees(WholeSettings())
+
+
+def queries(**facts: Any) -> list[dict[str, Any]]:
+    """Of the verdict on an empty pool, changed."""
+    of: dict[str, Any] = {name: getattr(SPARE, name) for name in type(SPARE).__slots__}
+    found: list[dict[str, Any]] = explain_finding(finding(**of | facts), END, TREES)["queries"]
+    return found
+
+
+def test_settings_are_named_by_where_they_stand() -> None:
+    """A node's rules and the estate's stand under different keys of one file."""
+    for rule, key in (("idle", "recommender.rules.idle"), ("packing", "fleet.rules.packing")):
+        told = explain_finding(finding(rule=rule), NOW, TREES)["thresholds"]
+        assert told
+        assert {each["setting"].startswith(f"{key}.") for each in told} == {True}
+
+
+def test_a_rule_that_is_gone_has_no_thresholds() -> None:
+    """Advice of an older program is explained all the same."""
+    told = explain_finding(finding(rule="of_old"), NOW, TREES)
+    assert told["thresholds"] == []
+
+
+def test_a_pool_is_asked_about_as_a_whole() -> None:
+    """Held is whatever is neither empty nor unknown; no number is that of a single GPU."""
+    (query,) = queries()
+    assert (query["name"], query["value"], query["device"]) == ("held_most", 0.0, "")
+    assert query["promql"].startswith("max_over_time(sum(rate(rightsizer_state_seconds_total{")
+    assert query["promql"].endswith(f"[1209600s:5m] @ {END // 10**9})")
+    assert all(uuid in query["promql"] for uuid in SPARE.devices)
+
+
+def test_a_pool_of_which_not_all_gpus_are_named_is_not_asked_about() -> None:
+    """A sum over some of them would be another number; nor is one without that figure."""
+    assert queries(devices=SPARE.devices[:8]) == []
+    assert queries(evidence={"window_seconds": 60.0, "gpus": 24}) == []
+    assert queries(evidence={"held_most": 1.0, "gpus": 24}) == []
+
+
+def test_a_node_rule_over_an_estate_asks_about_all_its_gpus() -> None:
+    """On all nodes: the uuids tell them, whichever agent exports them."""
+    uuids = ("GPU-a", "GPU-b")
+    found = explain_finding(
+        finding(
+            devices=uuids,
+            evidence={
+                "window_seconds": 3600.0,
+                "known_seconds": 3600.0,
+                "idle_ratio": dict.fromkeys(uuids, 1.0),
+            },
+        ),
+        NOW,
+        TREES,
+    )["queries"]
+    assert [(each["name"], each["device"]) for each in found] == [
+        ("known_seconds", ""),
+        ("idle_ratio", "GPU-a"),
+        ("idle_ratio", "GPU-b"),
+    ]
+    assert 'uuid=~"GPU-a|GPU-b"' in found[0]["promql"]

@@ -1,0 +1,172 @@
+"""The page of an estate: the same for the same facts, whole, bounded, and safe to open."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cases import finding
+from fleet_answers import END, fleet_answer
+from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.domain.finding import Instruction, Savings
+from rightsizer.fleet.view import EstateView
+from rightsizer.publish.report.fleet_document import fleet_document
+from rightsizer.runtime.fleet.form import fleet_form
+
+GoldenFile = Callable[[str | Path, str], None]
+HOSTILE: Final = "<script>alert('x')</script>"
+LARGEST_BYTES: Final = 300_000
+
+
+class Tags(HTMLParser):
+    """Which tags a page opens, and with which attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Remember it."""
+        self.seen.append((tag, dict(attrs)))
+
+
+def form_of(**facts: Any) -> Mapping[str, Any]:
+    """As JSON gives it back, so that the page rests on nothing else."""
+    found: Mapping[str, Any] = json.loads(json.dumps(fleet_form(fleet_answer(**facts))))
+    return found
+
+
+def tile(page: str, name: str) -> str:
+    """What a tile at the top shows."""
+    found = re.search(rf'<dt>{name}</dt><dd class="value">([^<]*)<', page)
+    assert found is not None
+    return found[1]
+
+
+def advised(**facts: Any) -> tuple[Advice, ...]:
+    """One piece of open advice."""
+    return (Advice(finding(**facts), AdviceState.ACTIVE, END, END),)
+
+
+def test_the_page_is_as_it_was(golden: GoldenFile) -> None:
+    """Every part of it."""
+    golden("fleet.html", fleet_document(form_of()))
+
+
+def test_it_loads_nothing_and_runs_nothing() -> None:
+    """Neither scripts nor anything from elsewhere; the policy forbids both, too."""
+    page = fleet_document(form_of())
+    seen = Tags(page).seen
+    assert not {tag for tag, _ in seen} & {"script", "link", "img", "iframe", "object"}
+    assert not [each for _, each in seen if {"src", "href", "onload", "onclick"} & each.keys()]
+    assert "default-src 'none'" in page
+    assert "url(" not in page
+    assert "@import" not in page
+
+
+def test_names_that_others_gave_do_no_harm() -> None:
+    """Pools, teams, workloads and summaries are foreign."""
+    view = fleet_answer().view
+    hostile = replace(view, pools=tuple(replace(each, name=HOSTILE) for each in view.pools))
+    page = fleet_document(
+        form_of(
+            view=hostile,
+            notes=(HOSTILE,),
+            advice=advised(
+                summary=HOSTILE, workload=HOSTILE, instructions=(Instruction(HOSTILE, HOSTILE),)
+            ),
+        )
+    )
+    assert HOSTILE not in page
+    assert page.count("&lt;script&gt;alert") >= 6
+
+
+def test_closed_advice_is_not_shown_and_claimed_advice_names_who() -> None:
+    """The page is what is to be done."""
+    page = fleet_document(form_of())
+    assert tile(page, "Open advice") == "3"
+    assert 'id="a2b3c4d5e6f7"' not in page
+    assert "claimed by ana" in page
+
+
+def test_savings_on_the_same_gpus_count_once() -> None:
+    """A pool that is empty, and each of its GPUs; what excludes each other by its group, too."""
+    pieces = [
+        finding(id="a", devices=("GPU-0", "GPU-1"), savings=Savings(2.0, 2.0, 4.0, 8.0)),
+        finding(id="b", devices=("GPU-0",), savings=Savings(1.0, 1.0, 2.0, 4.0)),
+        finding(
+            id="c", devices=("GPU-2",), exclusive_group="g", savings=Savings(1.0, 1.0, 1.0, 1.0)
+        ),
+        finding(
+            id="d", devices=("GPU-3",), exclusive_group="g", savings=Savings(0.5, 0.5, 0.5, 0.5)
+        ),
+        finding(id="e", devices=("GPU-4",), savings=Savings(reason="nobody knows")),
+    ]
+    advice = tuple(Advice(each, AdviceState.ACTIVE, END, END) for each in pieces)
+    page = fleet_document(form_of(advice=advice))
+    assert tile(page, "Would free") == "3"
+    assert tile(page, "Worth") == "$5"
+
+
+def test_nothing_known_is_not_shown_as_nothing() -> None:
+    """An estate without advice, prices and pools says so; a figure that is not known is a dash."""
+    page = fleet_document(
+        form_of(
+            view=EstateView(0, END, (), ()),
+            advice=(),
+            node_advice=(),
+            teams=(),
+            waiting=(),
+            judgements=(),
+        )
+    )
+    assert "Nothing to do" in page
+    assert tile(page, "Worth") == "-"
+    assert "<h2>Teams</h2>" not in page
+
+
+def test_the_largest_estate_is_a_page_that_a_browser_shows() -> None:
+    """Ten thousand GPUs: lists are cut, what is cut is counted, and the first are the largest."""
+    answer = fleet_answer()
+    one = answer.view.pools[0]
+    pools = tuple(
+        replace(one, name=f"pool-{at:04d}", devices=one.devices[: 1 + at % 24])
+        for at in range(2000)
+    )
+    pieces = tuple(
+        advice
+        for at in range(5000)
+        for advice in advised(
+            id=f"id{at:010d}",
+            devices=tuple(f"GPU-{at}-{of}" for of in range(64)),
+            workload=f"kubernetes:team/workload-{at}",
+            savings=Savings(float(at), float(at), float(at), 2.0 * at),
+            instructions=(Instruction("Empty them", "kubectl drain node\n" * 2000, "sh"),) * 2,
+        )
+    )
+    page = fleet_document(
+        form_of(
+            view=replace(answer.view, pools=pools),
+            advice=pieces,
+            node_advice=answer.node_advice * 2000,
+            teams=answer.teams * 500,
+        )
+    )
+    assert len(page.encode()) < LARGEST_BYTES
+    assert "And 4,940 more pieces, which save less" in page
+    assert "And 1,900 more pools" in page
+    assert "And 950 more teams" in page
+    assert "# and so on: rightsizer fleet --json has all of it" in page
+    assert page.index("id0000004999") < page.index("id0000004998")
+
+
+@pytest.mark.parametrize("key", ["pool/batch", "kubernetes:web/chat"])
+def test_what_it_is_about_is_named(key: str) -> None:
+    """A pool's finding names its pool."""
+    assert key in fleet_document(form_of())

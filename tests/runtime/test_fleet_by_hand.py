@@ -1,0 +1,89 @@
+"""What people decide of a fleet's advice while no service runs."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cases import NOW
+from kept_advice import keep_advice
+from rightsizer.domain.advice import AdviceEventKind, AdviceState
+from rightsizer.domain.errors import HistoryError, UsageError
+from rightsizer.fleet.settings import FleetSettings
+from rightsizer.runtime.fleet.by_hand import act_on_ledger, explain_from_ledger
+from rightsizer.runtime.fleet.settings import WholeSettings, ledger_path
+from rightsizer.runtime.storage import Storage
+
+LATER: Final = NOW + 10**12
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> WholeSettings:
+    """With a place of its own."""
+    return replace(WholeSettings(), fleet=FleetSettings(path=str(tmp_path / "fleet.db")))
+
+
+def decide(settings: WholeSettings, advice_id: str, state: AdviceState) -> None:
+    """What the command does."""
+    act_on_ledger(
+        settings, advice_id, state=state, actor="ana", why="mine", for_seconds=None, now=LATER
+    )
+
+
+def test_a_claim_is_kept(settings: WholeSettings) -> None:
+    """With who and why."""
+    kept = keep_advice(ledger_path(settings))
+    decide(settings, kept, AdviceState.CLAIMED)
+    told = explain_from_ledger(settings, kept)["lifecycle"]
+    assert (told["state"], told["actor"], told["why"]) == ("claimed", "ana", "mine")
+
+
+def test_a_dismissal_is_told_by_the_next_look(settings: WholeSettings) -> None:
+    """Its event waits in the ledger; nobody else would end the annotation."""
+    kept = keep_advice(ledger_path(settings))
+    decide(settings, kept, AdviceState.DISMISSED)
+    storage = Storage(str(ledger_path(settings)))
+    try:
+        storage.ledger(settings.recommender.ledger)
+        assert [event.kind for event in storage.untold] == [AdviceEventKind.CLOSED]
+    finally:
+        storage.close()
+
+
+def test_thresholds_of_both_kinds_of_rules_are_told_by_their_keys(settings: WholeSettings) -> None:
+    """As they stand in the configuration."""
+    kept = keep_advice(ledger_path(settings), rule="idle_pool", key="pool/spare", workload=None)
+    told = explain_from_ledger(settings, kept)["thresholds"]
+    assert {each["setting"].rpartition(".idle_pool.")[0] for each in told} == {"fleet.rules"}
+
+
+def test_advice_that_is_not_there_is_refused(settings: WholeSettings) -> None:
+    """By what there is; and so is what was closed already."""
+    kept = keep_advice(ledger_path(settings))
+    with pytest.raises(UsageError, match=f"did you mean {kept}"):
+        decide(settings, f"{kept[:-1]}b", AdviceState.CLAIMED)
+    decide(settings, kept, AdviceState.DISMISSED)
+    with pytest.raises(UsageError, match="closed already"):
+        decide(settings, kept, AdviceState.CLAIMED)
+
+
+def test_where_nothing_was_kept_it_is_said_what_to_do(settings: WholeSettings) -> None:
+    """No file is made."""
+    with pytest.raises(HistoryError, match="rightsizer fleet --save"):
+        decide(settings, "aaaaaaaaaaaa", AdviceState.CLAIMED)
+    with pytest.raises(HistoryError, match="there is no ledger"):
+        explain_from_ledger(settings, "aaaaaaaaaaaa")
+    assert not ledger_path(settings).exists()
+
+
+def test_a_ledger_that_a_look_holds_is_left_alone(settings: WholeSettings) -> None:
+    """To look at it is allowed."""
+    kept = keep_advice(ledger_path(settings))
+    holder = Storage(str(ledger_path(settings)))
+    try:
+        with pytest.raises(HistoryError, match="written by process"):
+            decide(settings, kept, AdviceState.CLAIMED)
+        assert explain_from_ledger(settings, kept)["advice"]["id"] == kept
+    finally:
+        holder.close()

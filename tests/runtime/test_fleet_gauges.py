@@ -1,0 +1,103 @@
+"""What a look comes to as gauges: by pool and team, bounded, and nothing made up."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from estate_views import pool, steady, view
+from fleet_answers import END, fleet_answer
+from rightsizer.domain.fleet_metric import FLEET_METRICS
+from rightsizer.domain.report import AgentReport, Report
+from rightsizer.fleet.estate import Waiting
+from rightsizer.publish.metrics import Exposition
+from rightsizer.runtime.fleet.gauges import USED, fleet_gauges
+
+LIMIT = 200
+
+
+def scraped(gauges: dict[str, float]) -> dict[tuple[str, str], float]:
+    """The fleet's samples of a scrape, by name and by the value of their label."""
+    agent = AgentReport("1", "fleet", END, 3600.0, gauges=gauges)
+    report = Report(generation=1, wall_time=END, devices=(), advice=(), agent=agent)
+    text = Exposition(lambda: report, wall_time=lambda: END).render().body.decode()
+    return {
+        (sample.name, next(iter(sample.labels.values()), "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith("rightsizer_fleet_")
+    }
+
+
+def gauges_of(**facts: Any) -> dict[tuple[str, str], float]:
+    """The gauges of an answer, through a scrape."""
+    return scraped(fleet_gauges(fleet_answer(**facts), LIMIT))
+
+
+def test_a_pool_is_told_by_what_it_has_and_what_is_held() -> None:
+    """And by what waits for it, where anything does."""
+    found = gauges_of()
+    of_serve = {name: value for (name, of), value in found.items() if of == "serve"}
+    assert of_serve == {
+        "rightsizer_fleet_pool_gpus": 4.0,
+        "rightsizer_fleet_pool_held_gpus": 3.0,
+        "rightsizer_fleet_pool_active_gpus": 1.5,
+        "rightsizer_fleet_pool_free_gpus": 2.0,
+        "rightsizer_fleet_pool_waiting_gpus": 3.0,
+    }
+    assert ("rightsizer_fleet_pool_waiting_gpus", "batch") not in found
+
+
+def test_a_team_is_told_by_what_it_wastes() -> None:
+    """GPU-hours over the hours of the lookback are GPUs."""
+    found = gauges_of()
+    assert found["rightsizer_fleet_team_wasted_gpus", "web"] == pytest.approx(168.0 / 336.0)
+
+
+def test_the_nodes_own_advice_is_counted() -> None:
+    """By what was found."""
+    found = gauges_of()
+    assert found["rightsizer_fleet_node_advice", "overprovisioned"] == 1.0
+    assert found["rightsizer_fleet_node_advice", "degraded"] == 1.0
+
+
+def test_verdicts_are_counted_by_their_first_reason() -> None:
+    """Abstentions too, though nobody keeps those one by one."""
+    found = fleet_gauges(fleet_answer(), LIMIT)
+    assert found['rightsizer_recommender_findings{reason="IdleEmpty"}'] == 1.0
+    assert found['rightsizer_recommender_abstentions{reason="InsufficientData"}'] == 2.0
+
+
+def test_what_is_not_known_has_no_series() -> None:
+    """A pool of which nobody knows who holds what."""
+    found = gauges_of(view=view((pool("dark", steady(None), nodes=1),)), waiting=())
+    of_dark = {name for (name, of) in found if of == "dark"}
+    assert of_dark == {"rightsizer_fleet_pool_gpus", "rightsizer_fleet_pool_free_gpus"}
+
+
+def test_series_are_bounded_and_the_largest_stay() -> None:
+    """A team is whatever a label says, and somebody may put anything there."""
+    answer = fleet_answer()
+    pools = tuple(pool(f"p{at}", steady(1.0), nodes=1, each=1 + at) for at in range(5))
+    teams = tuple(replace(answer.teams[0], team=f"t{at}") for at in range(5))
+    found = scraped(fleet_gauges(replace(answer, view=view(pools), teams=teams), 2))
+    assert {of for name, of in found if name == "rightsizer_fleet_pool_gpus"} == {"p3", "p4"}
+    assert {of for name, of in found if name == "rightsizer_fleet_team_wasted_gpus"} == {"t0", "t1"}
+
+
+def test_foreign_names_stay_one_label() -> None:
+    """Quotes, backslashes and braces of a label that somebody else wrote."""
+    name = 'a"b\\c{d}'
+    found = gauges_of(
+        view=view((pool(name, steady(1.0), nodes=1),)), waiting=(Waiting("x", name, 2.0),)
+    )
+    (shown,) = {of for at, of in found if at == "rightsizer_fleet_pool_gpus"}
+    assert shown == "a'b\\c{d}"
+    assert found["rightsizer_fleet_pool_waiting_gpus", shown] == 2.0
+
+
+def test_every_metric_that_is_declared_is_told() -> None:
+    """Nothing stands in the reference that no look ever sets."""
+    told = {key.partition("{")[0] for key in fleet_gauges(fleet_answer(), LIMIT)} | {*USED.values()}
+    assert {metric.name for metric in FLEET_METRICS} <= told

@@ -1,0 +1,113 @@
+"""Policies over an estate: each holds for the pool that a workload's GPUs stand in."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cases import NOW, case, judgement, window
+from readings import gpu
+from rightsizer.advice.rules.hidden_stall import RULE
+from rightsizer.config.loader import load
+from rightsizer.domain.state import State
+from rightsizer.domain.workload import Allocator, Workload, WorkloadClass, WorkloadKind
+from rightsizer.fleet.estate import Estate, EstateDevice
+from rightsizer.runtime.fleet.guidance import EstateGuidance, informed
+from rightsizer.runtime.fleet.settings import WholeSettings
+from rightsizer.runtime.policy import Match, Policy
+
+CHAT = Workload("kubernetes:web/chat", WorkloadKind.KUBERNETES, "chat", namespace="web")
+LAB = Workload("kubernetes:ml/lab", WorkloadKind.KUBERNETES, "lab", namespace="ml")
+HOLDERS = {CHAT.key: "GPU-0", LAB.key: "GPU-1"}
+ESTATE = Estate(
+    devices={
+        "GPU-0": EstateDevice(gpu(0), "serve-0", "serve"),
+        "GPU-1": EstateDevice(gpu(1), "labs-0", "labs"),
+    },
+    workloads={CHAT.key: CHAT, LAB.key: LAB},
+)
+SERVING = Policy(Match(pool="serve"), class_=WorkloadClass.SERVING, allocator=Allocator.GROWING)
+
+
+def policies(text: str) -> Sequence[Policy]:
+    """As an operator writes them."""
+    return load(WholeSettings, f"policies:\n{text}", "x.yaml").policies
+
+
+def of(workload: Workload, uuid: str) -> Any:
+    """A workload that is at work on a GPU."""
+    return case([window({State.PRODUCTIVE: 1})], workload, [gpu(uuid=uuid)])
+
+
+def test_a_policy_says_what_a_workload_of_its_pool_is() -> None:
+    """Class and allocator; what stands elsewhere is left alone."""
+    told = informed(ESTATE, HOLDERS, (SERVING,)).workloads
+    assert told[CHAT.key].workload_class is WorkloadClass.SERVING
+    assert told[CHAT.key].allocator is Allocator.GROWING
+    assert told[LAB.key] == LAB
+
+
+def test_a_policy_without_a_pool_holds_everywhere() -> None:
+    """Of a workload that holds nothing now, too."""
+    everywhere = replace(SERVING, match=Match(namespace="*"))
+    gone = {CHAT.key: "GPU-0"}
+    told = informed(ESTATE, gone, (everywhere,)).workloads
+    assert told[LAB.key].workload_class is WorkloadClass.SERVING
+
+
+def test_the_first_policy_that_fits_decides() -> None:
+    """As on a node."""
+    special = Policy(Match(owner="chat"), class_=WorkloadClass.STANDBY)
+    told = informed(ESTATE, HOLDERS, (special, SERVING)).workloads
+    assert told[CHAT.key].workload_class is WorkloadClass.STANDBY
+
+
+def test_without_policies_nothing_changes() -> None:
+    """Not even the objects."""
+    assert informed(ESTATE, HOLDERS, ()) is ESTATE
+    rule = EstateGuidance.of((), ESTATE).tuned(RULE, of(CHAT, "GPU-0"))
+    assert rule is RULE
+
+
+@pytest.mark.parametrize(
+    ("workload", "uuid", "expected"), [(CHAT, "GPU-0", 0.9), (LAB, "GPU-1", None)]
+)
+def test_thresholds_hold_in_their_pool(
+    workload: Workload, uuid: str, expected: float | None
+) -> None:
+    """A rule is as strict as the policy of the workload's pool says."""
+    strict = policies("  - {match: {pool: serve}, thresholds: {hidden_stall: {on_ratio: 0.9}}}\n")
+    tuned = EstateGuidance.of(strict, ESTATE).tuned(RULE, of(workload, uuid))
+    assert tuned.settings.on_ratio == (expected or RULE.settings.on_ratio)
+
+
+def test_a_device_that_nobody_knows_has_no_policy_of_a_pool() -> None:
+    """As one that was taken away meanwhile."""
+    strict = policies("  - {match: {pool: serve}, thresholds: {hidden_stall: {on_ratio: 0.9}}}\n")
+    assert EstateGuidance.of(strict, ESTATE).tuned(RULE, of(CHAT, "GPU-9")) is RULE
+
+
+def test_what_is_to_be_ignored_opens_nothing_in_its_pool() -> None:
+    """The verdict stays, and says what keeps it from being advice."""
+    ignored = policies(
+        "  - match: {pool: serve}\n    ignore: [{reasons: [IdleHeld], why: kept warm}]\n"
+    )
+    guidance = EstateGuidance.of(ignored, ESTATE)
+    here, elsewhere = guidance.withheld(
+        (judgement(devices=("GPU-0",)), judgement(devices=("GPU-1",))), NOW
+    )
+    assert (here.may_open, elsewhere.may_open) == (False, True)
+    assert "kept warm" in str(here.finding.evidence["excluded"])
+
+
+def test_a_verdict_on_a_pool_is_under_the_policies_of_that_pool() -> None:
+    """It has no workload; the devices that it names say where it stands."""
+    ignored = policies(
+        "  - match: {pool: labs}\n    ignore: [{reasons: [IdleHeld], why: for the fair}]\n"
+    )
+    guidance = EstateGuidance.of(ignored, ESTATE)
+    (found,) = guidance.withheld(
+        (judgement(key="pool/labs", workload=None, devices=("GPU-1",)),), NOW
+    )
+    assert found.may_open is False

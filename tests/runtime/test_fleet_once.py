@@ -1,0 +1,115 @@
+"""One look over a store on loopback: shown, kept or explained."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet_loopback import LoopbackStore, loopback_store
+from kept_advice import keep_advice
+from readings import DAY, EPOCH
+from rightsizer.domain.errors import HistoryError, UsageError
+from rightsizer.edge.clock import FastClock
+from rightsizer.fleet.settings import FleetSettings, StoreSettings
+from rightsizer.runtime.fleet.judge import FleetJudge
+from rightsizer.runtime.fleet.once import explain_once, look_once
+from rightsizer.runtime.fleet.settings import WholeSettings, ledger_path, rule_trees, shelf_path
+from rightsizer.runtime.storage import Storage
+
+NOW = EPOCH + 30 * DAY
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[LoopbackStore]:
+    """Eight GPUs."""
+    with loopback_store(8) as found:
+        yield found
+
+
+@pytest.fixture
+def settings(store: LoopbackStore, tmp_path: Path) -> WholeSettings:
+    """Two days, in this process."""
+    fleet = FleetSettings(
+        store=StoreSettings(url=store.url),
+        path=str(tmp_path / "fleet.db"),
+        lookback_seconds=86400.0,
+        workers=1,
+    )
+    return replace(WholeSettings(), fleet=fleet)
+
+
+@contextmanager
+def judge_of(settings: WholeSettings, *, keeps_all: bool = False) -> Iterator[FleetJudge]:
+    """A judge whose present is that of the test."""
+    with FleetJudge.open(settings, FastClock(NOW), keeps_all=keeps_all) as judge:
+        yield judge
+
+
+def test_a_look_changes_nothing_but_what_was_read(settings: WholeSettings) -> None:
+    """There is no ledger after it."""
+    with judge_of(settings) as judge:
+        answer = look_once(judge, settings, FastClock(NOW))
+    assert [pool.name for pool in answer.view.pools] == ["pool-0"]
+    assert answer.use.queries > 0
+    assert shelf_path(settings).is_file()
+    assert not ledger_path(settings).exists()
+
+
+def test_advice_that_was_kept_is_known_to_the_next_look(settings: WholeSettings) -> None:
+    """To one that keeps nothing, too: it shows the ledger as it would be."""
+    kept = keep_advice(ledger_path(settings), NOW - DAY, key="kubernetes:web/gone", workload=None)
+    before = ledger_path(settings).read_bytes()
+    with judge_of(settings) as judge:
+        answer = look_once(judge, settings, FastClock(NOW))
+    assert kept in [each.id for each in answer.advice]
+    assert ledger_path(settings).read_bytes() == before
+
+
+def test_a_ledger_that_is_held_is_not_written_to(settings: WholeSettings) -> None:
+    """A service runs: the look says who has it, and changes nothing."""
+    keep_advice(ledger_path(settings), NOW)
+    holder = Storage(str(ledger_path(settings)))
+    try:
+        with judge_of(settings) as judge, pytest.raises(HistoryError, match="written by process"):
+            look_once(judge, settings, FastClock(NOW), keeps=True)
+    finally:
+        holder.close()
+
+
+def test_two_looks_do_not_share_what_is_read(settings: WholeSettings) -> None:
+    """The second is told so at once."""
+    with (
+        judge_of(settings),
+        pytest.raises(HistoryError, match="written by process"),
+        judge_of(settings),
+    ):
+        pass
+
+
+def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: WholeSettings) -> None:
+    """By the id that --json --all gives."""
+    with judge_of(settings, keeps_all=True) as judge:
+        answer = look_once(judge, settings, FastClock(NOW))
+        of_estate = next(each for each in answer.findings if each.rule == "idle_pool")
+        of_node = next(each for each in answer.findings if each.rule == "idle")
+        told = explain_once(judge, settings, of_estate.id)
+        beside = explain_once(judge, settings, of_node.id)
+    assert told["lifecycle"] is None
+    assert told["thresholds"][0]["setting"] == "fleet.rules.idle_pool.on_ratio"
+    assert beside["thresholds"][0]["setting"] == "recommender.rules.idle.on_ratio"
+    assert beside["queries"]
+
+
+def test_an_id_that_is_none_is_refused_by_name(settings: WholeSettings) -> None:
+    """After the look, for it might have found it."""
+    with judge_of(settings) as judge, pytest.raises(UsageError, match="nosuchid"):
+        explain_once(judge, settings, "nosuchid")
+
+
+def test_every_rule_has_its_settings_under_one_key() -> None:
+    """Names of the estate's rules and of a node's do not collide."""
+    trees = rule_trees(WholeSettings())
+    names = [name for tree in trees.values() for name in type(tree).__slots__]
+    assert len(names) == len(set(names)) > 30

@@ -1,0 +1,101 @@
+"""What a fleet's service answers: page, JSON and readiness, made once for each answer."""
+
+import json
+from http import HTTPStatus
+from typing import Final
+
+import pytest
+
+from fleet_answers import END, fleet_answer
+from rightsizer.domain.units import Nanoseconds, nanoseconds
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web.message import Request, Response
+from rightsizer.publish.web.page import Page
+from rightsizer.publish.web.routes import ROUTES, Site
+from rightsizer.publish.web.view import FitSettings
+from rightsizer.runtime.fleet.answer import FleetAnswer
+from rightsizer.runtime.fleet.routes import FleetRoutes
+
+HOURLY: Final = 3600.0
+
+
+class Desk:
+    """What a service would know."""
+
+    def __init__(self, answer: FleetAnswer | None = None, trouble: str | None = None) -> None:
+        self.answer, self.trouble = answer, trouble
+        self.now: Nanoseconds = END
+        freshness = FreshnessSettings()
+        routes = FleetRoutes(
+            lambda: self.answer, lambda: self.trouble, lambda: HOURLY, lambda: self.now
+        ).routes
+        self._site = Site(
+            latest=lambda: None,
+            exposition=Exposition(lambda: None),
+            page=Page(freshness, FitSettings(), 0.0),
+            freshness=freshness,
+            wall_time=lambda: self.now,
+            routes=(*routes, *ROUTES),
+        )
+
+    def get(self, path: str) -> Response:
+        """The answer to a request."""
+        return self._site.answer(Request("GET", path))
+
+
+def test_the_page_is_the_estates() -> None:
+    """In place of a node's, and with a policy that lets it load nothing."""
+    found = Desk(fleet_answer()).get("/")
+    assert found.status == HTTPStatus.OK
+    assert b"28 GPUs in 2 pools" in found.body
+    assert found.headers["Content-Security-Policy"].startswith("default-src 'none'")
+
+
+def test_before_the_first_look_there_is_no_page() -> None:
+    """Nor is it ready; JSON is null, and it is healthy all the same."""
+    desk = Desk()
+    assert desk.get("/").status == HTTPStatus.SERVICE_UNAVAILABLE
+    ready = desk.get("/-/ready")
+    assert ready.status == HTTPStatus.SERVICE_UNAVAILABLE
+    assert b"the first look at the store is under way" in ready.body
+    assert json.loads(desk.get("/api/v1/fleet").body) is None
+    assert desk.get("/-/healthy").status == HTTPStatus.OK
+
+
+def test_a_first_look_that_fails_says_why() -> None:
+    """To whoever asks whether it is ready."""
+    ready = Desk(trouble="the store at http://x does not answer").get("/-/ready")
+    assert b"not ready: the store at http://x does not answer" in ready.body
+
+
+@pytest.mark.parametrize(
+    ("age_seconds", "status"),
+    [(0.0, HTTPStatus.OK), (3 * HOURLY, HTTPStatus.OK), (3.1 * HOURLY, HTTPStatus(503))],
+)
+def test_it_is_ready_for_three_intervals(age_seconds: float, status: HTTPStatus) -> None:
+    """A store that is away for a while makes nobody restart anything; the answer is shown on."""
+    desk = Desk(fleet_answer(), trouble="the store is away")
+    desk.now = END + nanoseconds(age_seconds)
+    ready = desk.get("/-/ready")
+    assert ready.status == status
+    assert (b"the store is away" in ready.body) is (status != HTTPStatus.OK)
+    assert desk.get("/").status == HTTPStatus.OK
+
+
+def test_the_json_is_that_of_the_command() -> None:
+    """With the advice as it stands now."""
+    desk = Desk(fleet_answer())
+    first = json.loads(desk.get("/api/v1/fleet").body)
+    assert [each["state"] for each in first["advice"]][:2] == ["active", "claimed"]
+    desk.answer = fleet_answer(advice=())
+    assert json.loads(desk.get("/api/v1/fleet").body)["advice"] == []
+
+
+def test_a_page_is_made_once_for_each_answer() -> None:
+    """Whoever reloads it costs nothing; a new look or a decision makes it anew."""
+    desk = Desk(fleet_answer())
+    first = desk.get("/").body
+    assert desk.get("/").body is first
+    desk.answer = fleet_answer(time=END + nanoseconds(HOURLY))
+    assert desk.get("/").body is not first

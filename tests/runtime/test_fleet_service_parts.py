@@ -1,0 +1,173 @@
+"""The fleet's service in this process: looks, what it puts up, and what it tells systemd."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from urllib.request import urlopen
+
+import pytest
+from structlog.testing import capture_logs
+
+from agent_process import eventually
+from fleet_loopback import LoopbackStore, loopback_store
+from kept_advice import keep_advice
+from readings import DAY, EPOCH
+from rightsizer.domain.advice import AdviceState
+from rightsizer.domain.errors import StoreError
+from rightsizer.edge.clock import FastClock
+from rightsizer.edge.local import LocalClient
+from rightsizer.fleet.settings import FleetSettings, StoreSettings
+from rightsizer.runtime.fleet.judge import FleetJudge
+from rightsizer.runtime.fleet.ledger_file import opened_ledger
+from rightsizer.runtime.fleet.service import FleetService
+from rightsizer.runtime.fleet.settings import WholeSettings, ledger_path
+from rightsizer.runtime.notify import Notifier
+
+NOW: Final = EPOCH + 30 * DAY
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> WholeSettings:
+    """A day back, in this process; nobody answers at the store."""
+    fleet = FleetSettings(
+        store=StoreSettings(url="http://127.0.0.1:9", tries=1),
+        path=str(tmp_path / "fleet.db"),
+        lookback_seconds=86400.0,
+        workers=1,
+        api_socket=str(tmp_path / "api.sock"),
+    )
+    whole = WholeSettings()
+    return replace(whole, fleet=fleet, web=replace(whole.web, listen_addresses=("127.0.0.1:0",)))
+
+
+def at(settings: WholeSettings, store: LoopbackStore) -> WholeSettings:
+    """With a store that answers."""
+    return replace(settings, fleet=replace(settings.fleet, store=StoreSettings(url=store.url)))
+
+
+@contextmanager
+def service_of(settings: WholeSettings, notifier: Notifier | None = None) -> Iterator[FleetService]:
+    """A service that has not looked."""
+    clock = FastClock(NOW)
+    with FleetJudge.open(settings, clock) as judge:
+        storage = opened_ledger(judge.ledger_path)
+        try:
+            yield FleetService(settings, judge, storage, clock, notifier or Notifier({}))
+        finally:
+            storage.close()
+
+
+@contextmanager
+def running(service: FleetService) -> Iterator[None]:
+    """The service's turns in a thread of their own."""
+    stop = threading.Event()
+    thread = threading.Thread(target=service.run, args=(stop,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_look_puts_up_what_it_found(settings: WholeSettings) -> None:
+    """Answer, gauges and what was asked of the store."""
+    with loopback_store(8) as store, service_of(at(settings, store)) as service:
+        assert service.answer is None
+        service.look()
+        assert service.answer is not None
+        assert service.answer.use.queries > 0
+        assert service.trouble is None
+
+
+def test_a_look_that_fails_leaves_the_last_answer(settings: WholeSettings) -> None:
+    """And says what is the matter, until one succeeds."""
+    with service_of(settings) as service:
+        with pytest.raises(StoreError):
+            service.look()
+        assert service.trouble is not None
+        assert "127.0.0.1:9" in service.trouble
+        assert service.answer is None
+        assert service.is_looking is False
+
+
+def test_looks_do_not_overlap(settings: WholeSettings) -> None:
+    """One that is due while another goes on is left out."""
+    with loopback_store(8) as store, service_of(at(settings, store)) as service:
+        store.goes_on.clear()
+        first = threading.Thread(target=service.look)
+        first.start()
+        eventually(lambda: store.ranges)
+        assert service.is_looking
+        asked = store.ranges
+        service.look()
+        assert store.ranges == asked
+        store.goes_on.set()
+        first.join()
+        assert service.answer is not None
+
+
+def test_a_decision_is_put_up_at_once(settings: WholeSettings) -> None:
+    """Over the local socket, without a look in between; the answer has it too."""
+    kept = keep_advice(ledger_path(settings), NOW)
+    with loopback_store(8) as store, service_of(at(settings, store)) as service, running(service):
+        eventually(lambda: service.answer)
+        client = LocalClient(Path(settings.fleet.api_socket))
+        with capture_logs():
+            client.post(f"/api/v1/advice/{kept}/claim", {"actor": "ana", "why": "mine"})
+        told = client.get(f"/api/v1/advice/{kept}")
+        assert (told["lifecycle"]["state"], told["lifecycle"]["actor"]) == ("claimed", "ana")
+        assert service.answer is not None
+        states = {each.id: each.state for each in service.answer.advice}
+        assert states[kept] is AdviceState.CLAIMED
+        (listed,) = client.get("/api/v1/advice")["advice"]
+        assert listed["state"] == "claimed"
+
+
+def test_what_a_node_exports_is_not_exported_again(settings: WholeSettings) -> None:
+    """One piece of advice is one series and one alert; the API has it all the same."""
+    kept = keep_advice(ledger_path(settings), NOW)
+    with loopback_store(8) as store, service_of(at(settings, store)) as service:
+        store.advised = kept
+        with running(service):
+            eventually(lambda: service.answer)
+            client = LocalClient(Path(settings.fleet.api_socket))
+            (listed,) = client.get("/api/v1/advice")["advice"]
+            with urlopen(f"http://{service.server.addresses[0]}/metrics", timeout=10) as answer:
+                scraped = answer.read().decode()
+        assert service.answer is not None
+        assert [each.id for each in service.answer.node_advice] == [kept]
+    assert listed["id"] == kept
+    assert f'id="{kept}"' not in scraped
+    assert 'rightsizer_fleet_node_advice{finding="idle"} 1' in scraped
+
+
+def test_the_service_manager_is_told(settings: WholeSettings, tmp_path: Path) -> None:
+    """Ready once it listens, what it is about, and that it stops; the turns feed the watchdog."""
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.settimeout(10.0)
+        notifier = Notifier({"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "200000"})
+        said = []
+        with service_of(settings, notifier) as service, running(service):
+            while not {"WATCHDOG=1", "READY=1"} <= set(said) or len(said) < 4:
+                said.append(manager.recv(4096).decode())
+        while "STOPPING=1" not in said:
+            said.append(manager.recv(4096).decode())
+    assert said.index("READY=1") < said.index("STOPPING=1")
+    assert any(each.startswith("STATUS=") and "127.0.0.1:9" in each for each in said)
+
+
+def test_the_agents_socket_is_not_taken(settings: WholeSettings) -> None:
+    """An agent on the same machine has its own, by another setting."""
+    whole = WholeSettings()
+    assert whole.fleet.api_socket != whole.path.api_socket
+    assert Path(whole.fleet.api_socket).parent != Path(whole.path.api_socket).parent
+    with service_of(settings) as service, running(service):
+        eventually(Path(settings.fleet.api_socket).exists)
+    assert not Path(settings.fleet.api_socket).exists()
