@@ -125,7 +125,7 @@ def run_rightsizer(
     )
 
 
-def eventually(ask: Callable[[], _Answer], timeout_seconds: float = 15.0) -> _Answer:
+def eventually(ask: Callable[[], _Answer], timeout_seconds: float = 30.0) -> _Answer:
     """The first answer that is true.
 
     Raises:

@@ -201,15 +201,15 @@ def test_everything_posted_has_blocks_too() -> None:
     assert (found.share, found.blocks) == (1.0, 72)
 
 
-def test_view_is_a_case_at_the_moment_it_was_taken() -> None:
+def test_look_gives_cases_of_the_moment_it_was_taken() -> None:
     """Sampling goes on while a rule judges."""
     accounts = Accounts()
     live(accounts, range(6), day_and_night)
     now = EPOCH + 6 * HOUR
-    (view,) = accounts.case_views(DAY, now)
-    before = view.case()
+    look = accounts.look(now)
+    (before,) = look.cases(DAY)
     live(accounts, range(7, 30), lambda _: {GPU: working(0.9), PEER: working(0.9)})
-    after = view.case()
+    (after,) = look.cases(DAY)
     assert after == before
     assert after.workload_window == before.workload_window
     assert before.windows == tuple(accounts.window(each.uuid, 0, now) for each in (GPU, PEER))

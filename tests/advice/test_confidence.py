@@ -81,4 +81,5 @@ def test_confidence_is_the_product_of_what_is_published(factors: list[float]) ->
     for factor in factors:
         product *= factor
     published = {str(number): factor for number, factor in enumerate(factors)}
-    assert confidence_of(published) == pytest.approx(min(product, 0.999), abs=0.0005)
+    # Rounding to three digits is off by half a thousandth at most, itself no whole binary number.
+    assert confidence_of(published) == pytest.approx(min(product, 0.999), abs=0.0005 + 1e-9)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from block_cases import BLOCKS_A_DAY, Course, busy, case_of, steady
-from readings import GIBIBYTE, workload
+from readings import DAY, GIBIBYTE, workload
 from rightsizer.advice.rules.exhaustion_forecast import RULE
 from rightsizer.domain.finding import Action, FindingKind, Reason
 from rightsizer.domain.workload import Allocator, WorkloadClass
@@ -53,6 +53,15 @@ def test_fullest_gpu_ends_it() -> None:
     alone = RULE.judge(case_of([growing(1.0, 50.0)], DAYS, JOB))
     both = RULE.judge(case_of([growing(1.0, 50.0), steady(0.5, memory_bytes=1e9)], DAYS, JOB))
     assert both.evidence["days_low"] == pytest.approx(alone.evidence["days_low"], rel=0.1)
+
+
+def test_a_job_that_is_given_more_gpus_does_not_fill_those_it_has() -> None:
+    """Its memory grew with them."""
+    both = case_of([growing(1.0, 50.0), growing(1.0, 50.0)], DAYS, JOB)
+    assert RULE.judge(both).is_complaint
+    early, late = both.windows
+    joined = replace(late, start=late.start + 3 * DAY)
+    assert not RULE.judge(replace(both, windows=(early, joined))).is_complaint
 
 
 def test_days_that_differ_by_chance_are_no_trend() -> None:

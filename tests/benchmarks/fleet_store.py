@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -85,7 +86,7 @@ def answer(estate: Estate, path: str, form: dict[str, list[str]]) -> str:
     promql = form.get("query", [""])[0]
     if path.endswith("/query_range"):
         start, end, step = (float(form[name][0]) for name in ("start", "end", "step"))
-        times = [start + step * at for at in range(int((end - start) / step) + 1)]
+        times = tuple(int(start + step * at) for at in range(int((end - start) / step) + 1))
         series = _matrix(estate, promql, times, step)
         kind = "matrix"
     elif path.endswith("/query"):
@@ -96,21 +97,25 @@ def answer(estate: Estate, path: str, form: dict[str, list[str]]) -> str:
     return f'{{"status":"success","data":{{"resultType":"{kind}","result":[{inside}]}}}}'
 
 
-def _matrix(estate: Estate, promql: str, times: list[float], step: float) -> Iterator[str]:
+def _matrix(estate: Estate, promql: str, times: tuple[int, ...], step: float) -> Iterator[str]:
+    if promql.startswith("max(count_over_time("):
+        # As many samples in every hour.
+        yield f'{{"metric":{{}},{_always("240", times)}}}'
+        return
+    if "rightsizer_workload_info" in promql:
+        yield from _workloads(estate, promql, _always("1", times))
+        return
     uuids = estate.asked(promql)
     for part in promql.split(" or label_replace("):
         name = _known(part)
         if name is None:
             continue
-        rendered: dict[tuple[int, int], str] = {}
         for uuid in uuids:
             number = estate.numbers[uuid]
             all_labels = list(_labels(part, name, number))
             for place, labels in enumerate(all_labels):
-                key = number % _VARIANTS, place
-                if key not in rendered:
-                    rendered[key] = _values(name, times, step, key[0], (place, len(all_labels)))
-                yield f'{{"metric":{{"uuid":"{uuid}"{labels}}},{rendered[key]}}}'
+                key = number % _VARIANTS, place, len(all_labels)
+                yield f'{{"metric":{{"uuid":"{uuid}"{labels}}},{_values(name, times, step, *key)}}}'
 
 
 def _vector(estate: Estate, promql: str, time: str) -> Iterator[str]:
@@ -131,7 +136,7 @@ def _vector(estate: Estate, promql: str, time: str) -> Iterator[str]:
 def _instants(estate: Estate, promql: str, time: str) -> Iterator[str]:
     """Of each device, or each workload, one sample a series."""
     if "rightsizer_workload_info" in promql:
-        yield from _workloads(estate, promql, time)
+        yield from _workloads(estate, promql, f'"value":[{time},"1"]')
         return
     uuids = estate.asked(promql)
     for part in promql.split(" or label_replace("):
@@ -144,7 +149,7 @@ def _instants(estate: Estate, promql: str, time: str) -> Iterator[str]:
                 yield f'{{"metric":{{"uuid":"{uuid}"{labels}}},"value":[{time},"{value}"]}}'
 
 
-def _workloads(estate: Estate, promql: str, time: str) -> Iterator[str]:
+def _workloads(estate: Estate, promql: str, samples: str) -> Iterator[str]:
     asked = re.search(r'workload=~?"([^"]*)"', promql)
     keys = asked[1].split("|") if asked else None
     every = range(-(-estate.gpus // _GPUS_A_JOB))
@@ -152,7 +157,7 @@ def _workloads(estate: Estate, promql: str, time: str) -> Iterator[str]:
         yield (
             f'{{"metric":{{"workload":"kubernetes:team/job-{job}","kind":"kubernetes",'
             f'"class":"{_class(job)}","namespace":"team-{job % 20}","name":"job-{job}",'
-            f'"pod":"job-{job}-0"}},"value":[{time},"1"]}}'
+            f'"pod":"job-{job}-0"}},{samples}}}'
         )
 
 
@@ -188,13 +193,21 @@ def _facts(number: int) -> str:
     )
 
 
-def _values(
-    name: str, times: list[float], step: float, variant: int, place: tuple[int, int]
+def _always(value: str, times: tuple[int, ...]) -> str:
+    samples = ",".join(f'[{time},"{value}"]' for time in times)
+    return f'"values":[{samples}]'
+
+
+@lru_cache(maxsize=10_000)
+def _values(  # noqa: PLR0913, PLR0917 # What tells series apart.
+    name: str, times: tuple[int, ...], step: float, variant: int, place: int, places: int
 ) -> str:
     """The samples of a series, all but their labels; its place is that of so many."""
+    if name.endswith(("_bucket", "saturated_ratio", "underprovisioned_ratio")):
+        return _always(_instant(name, place, variant), times)
     high, digits = _scale(name, step), 0 if "bytes" in name else 3
     pairs = (
-        f'[{time:.3f},"{high * _part(name, at + variant, *place):.{digits}f}"]'
+        f'[{time},"{high * _part(name, at + variant, place, places):.{digits}f}"]'
         for at, time in enumerate(times)
     )
     return f'"values":[{",".join(pairs)}]'

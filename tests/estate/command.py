@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,8 +28,8 @@ class Answer:
     cpu_seconds: float
     """Of all its processes."""
     peak_mebibytes: float
-    """The largest resident memory of each of its processes, summed: never less than what they
-    had at once, and pages that they share count for each."""
+    """The most that processes which were there together had resident at their largest, summed:
+    never less than what they had at once, and pages that they share count for each."""
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -105,16 +105,12 @@ class _Peaks:
     """Looks at a process and its children until it ends."""
 
     pid: int
-    largest: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.mebibytes = 0.0
+        """Of the processes that were there together, their peaks so far."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    @property
-    def mebibytes(self) -> float:
-        """The peaks of all that were seen."""
-        return sum(self.largest.values()) / _MEBIBYTE
 
     def start(self) -> None:
         self._thread.start()
@@ -125,8 +121,8 @@ class _Peaks:
 
     def _watch(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
-            for pid in _family(self.pid):
-                self.largest[pid] = max(self.largest.get(pid, 0), _peak_kibibytes(pid))
+            together = sum(map(_peak_kibibytes, _family(self.pid)))
+            self.mebibytes = max(self.mebibytes, together / _MEBIBYTE)
 
 
 def _family(pid: int) -> list[int]:

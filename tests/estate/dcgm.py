@@ -58,8 +58,8 @@ def _counted(gpu: Gpu, counters: Counters, piece: Piece, labels: Pairs) -> Itera
     for name, grown in piece.character.dcgm_grown.items():
         growth = [(piece.first, sliced(grown, piece))]
         # The driver counts, and does not begin anew with the exporter.
-        for first, values in counters.grown(gpu, name, growth, resets=False):
-            yield Run(name, labels, first, values)
+        for first, before, values in counters.grown(gpu, name, growth, resets=False):
+            yield Run(name, labels, first, values, before)
 
 
 def _holder(labels: Spelling, part: Part, *, is_exported: bool) -> Pairs:

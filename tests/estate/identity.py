@@ -96,4 +96,5 @@ def _workload(part: Part) -> Pairs:
         ("name", job.name),
         ("pod", part.pod),
         ("container", "main" if part.pod else ""),
+        ("allocator", known.allocator.value),
     )

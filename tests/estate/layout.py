@@ -12,7 +12,7 @@ class Owner(StrEnum):
     """What makes a workload's next pod."""
 
     DEPLOYMENT = "Deployment"
-    STATEFUL_SET = "StatefulSet"
+    NOTEBOOK = "Notebook"
     JOB = "Job"
     CRON_JOB = "CronJob"
     SLURM = "Slurm"
@@ -91,15 +91,15 @@ JOBS: Final[Mapping[str, Job]] = {
         Job("render", Owner.JOB, "studio", "studio", is_in_step=True),
         Job("scattered", Owner.JOB, "research", "research", is_in_step=True),
         Job("nightly", Owner.CRON_JOB, "quality", "quality", 1.0, hours=(20, 6), is_in_step=True),
-        Job("notebook-lab", Owner.STATEFUL_SET, "people", "notebooks"),
+        Job("notebook-lab", Owner.NOTEBOOK, "people", "notebooks"),
         _deployment("chat-api", "production", "chat", 3.0),
         _deployment("embed-svc", "production", "search", 5.0),
         _deployment("search-rank", "production", "search", 4.0),
         _deployment("translate", "production", "language", 6.0),
         _deployment("vllm-code", "production", "language", 0.0),
         _deployment("standby", "production", "chat", 0.0),
-        Job("notebook-ana", Owner.STATEFUL_SET, "people", "notebooks"),
-        Job("notebook-bo", Owner.STATEFUL_SET, "people", "notebooks"),
+        Job("notebook-ana", Owner.NOTEBOOK, "people", "notebooks"),
+        Job("notebook-bo", Owner.NOTEBOOK, "people", "notebooks"),
         _deployment("asr", "media", "media", 4.0),
         _deployment("ocr", "media", "media", 0.0),
         _deployment("tts", "media", "media", 0.0),
@@ -130,7 +130,7 @@ LARGE: Final = Layout(
         _machine("batch-1", _A100, "loader:4 scattered:1 render:2 -:1"),
         _machine("batch-2", _A100, "render:2 scattered:1 nightly:2 notebook-lab:1 -:2"),
         _machine("batch-3", _A100, "scattered:2 nightly:2 render:3 -:1"),
-        _machine("serve-1", _A100, "chat-api:4 embed-svc:1 search-rank:2 translate:1"),
+        _machine("serve-1", _A100, "chat-api:4 embed-svc:1 search-rank:3"),
         _machine("serve-2", _A100, "chat-api:4 embed-svc:1 search-rank:2 translate:1"),
         _machine("serve-3", _A100, "chat-api:4 vllm-code:2 standby:1 translate:1"),
         _machine("dev-1", "L4", "notebook-ana:1 notebook-bo:1 asr:1 ocr:1"),
@@ -149,8 +149,8 @@ SMALL: Final = Layout(
         _machine("train-3", _H100, "pretrain:2 launch:1"),
         _machine("batch-1", _A100, "loader:1 render:1 scattered:1 -:1"),
         _machine("batch-2", _A100, "scattered:1 nightly:1 notebook-lab:1 -:1"),
-        _machine("serve-1", _A100, "chat-api:5 embed-svc:1 search-rank:2"),
-        _machine("serve-2", _A100, "chat-api:5 standby:1 search-rank:1"),
+        _machine("serve-1", _A100, "chat-api:4 embed-svc:1 search-rank:3"),
+        _machine("serve-2", _A100, "chat-api:5 standby:1 search-rank:2"),
         _machine("dev-1", "L4", "notebook-ana:1 asr:1 ocr:1"),
         _machine("spare-1", _A100_SMALL, "-:2"),
         _machine("tenants-1", "L40S", "tenant:8"),

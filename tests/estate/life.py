@@ -66,6 +66,14 @@ class Life:
         return self.days * SLOTS
 
     @property
+    def fine_from(self) -> int:
+        """The first slot whose samples are a minute apart, as agents are scraped.
+
+        Before it one a slot is all there is, so that a store can be filled in no time.
+        """
+        return max(0, self.slots - SLOTS)
+
+    @property
     def end(self) -> int:
         """When the last day ends."""
         return self.start + self.days * 86400
@@ -156,13 +164,11 @@ def _held(job: Job, character: str, rank: int, span: tuple[int, int]) -> Iterato
 def _pod(job: Job, rank: int, generation: int) -> str:
     if job.owner is Owner.SLURM:
         return ""
-    if job.owner is Owner.STATEFUL_SET:
-        return f"{job.name}-{rank}"
     suffix = _made_up(f"{job.name} {rank} {generation}", 5)
     if job.owner is Owner.CRON_JOB:
         # Minutes since the epoch at which it was due, as Kubernetes names such jobs.
         return f"{job.name}-{29_000_000 + 1440 * generation}-{suffix}"
-    if job.owner is Owner.JOB:
+    if job.owner in {Owner.JOB, Owner.NOTEBOOK}:
         return f"{job.name}-{suffix}"
     return f"{job.name}-{_made_up(f'{job.name} {generation}', 9)}-{suffix}"
 

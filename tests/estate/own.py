@@ -14,9 +14,6 @@ from estate.series import Counters, Pairs, Piece, Run, pieces, sliced
 
 __all__ = ["own_runs", "target_labels"]
 
-_SPARSELY: Final = 2
-"""Slots from one sample to the next of what stays as it is: half the samples for the same answer,
-also of whoever looks back ten minutes."""
 _RAW_DAYS: Final = 1
 """How long scrapes are kept where rules keep the rest."""
 _RULES: Final = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
@@ -50,25 +47,14 @@ _DERIVED: Final = frozenset(
     }
 )
 """Gauges by their window. A day of a character has one value of each."""
-_AVERAGED: Final = ("gpu_busy", "sm_work", "dram_active")
-_LARGEST: Final = frozenset(
-    {
-        *("rightsizer_memory_used_bytes", "rightsizer_memory_total_bytes"),
-        "rightsizer_power_limit_watts",
-        "rightsizer_pcie_receive_bytes_per_second",
-        "rightsizer_pcie_transmit_bytes_per_second",
-        "rightsizer_nvlink_receive_bytes_per_second",
-        "rightsizer_nvlink_transmit_bytes_per_second",
-    }
-)
+_AVERAGED: Final = ("gpu_busy", "sm_work", "dram_active", "power")
+_AVERAGES: Final = frozenset(f"uuid:rightsizer_{signal}_ratio:avg5m" for signal in _AVERAGED)
 
 
 def own_runs(
     life: Life, counters: Counters, first: int, last: int, *, records: bool = False
 ) -> Iterator[Run]:
     """The samples from a slot to another. Ask for adjoining stretches of time, oldest first.
-
-    What does not change is written half as often.
 
     Args:
         life: The estate.
@@ -135,11 +121,9 @@ def _counted(
     labels: Pairs,
 ) -> Iterator[Run]:
     name, more = key
-    for first, values in counters.grown(gpu, key, growth):
-        if values[0] == values[-1]:
-            yield _sparse(name, (*labels, *more), first, values)
-        else:
-            yield Run(name, (*labels, *more), first, values)
+    for first, before, values in counters.grown(gpu, key, growth):
+        is_steady = values[0] == values[-1]
+        yield Run(name, (*labels, *more), first, values, before, is_steady)
 
 
 def _recorded(
@@ -149,44 +133,31 @@ def _recorded(
     level = "_".join(("uuid", *(label for label, _ in more)))
     rule = f"{level}:{name.removesuffix('_total')}:increase5m"
     for first, values in growth:
-        if any(values):
-            yield Run(rule, (*labels, *more), first, values)
-        else:
-            yield _sparse(rule, (*labels, *more), first, values)
-
-
-def _sparse(name: str, labels: Pairs, first: int, values: Sequence[float]) -> Run:
-    """The last sample is always among them."""
-    skipped = (len(values) - 1) % _SPARSELY
-    return Run(name, labels, first + skipped, values[skipped::_SPARSELY], _SPARSELY)
+        yield Run(rule, (*labels, *more), first, values, is_steady=not any(values))
 
 
 def _gauges(found: Sequence[Piece], labels: Pairs, *, records: bool) -> Iterator[Run]:
     for key in {key: None for piece in found for key in piece.character.gauges}:
         name, more = key
         is_derived = (name, dict(more).get("window")) in _DERIVED
-        rule = _rule_of(name, more) if records else name
-        if rule is None or not (is_derived or name in _GAUGES):
+        if not (is_derived or name in _GAUGES):
             continue
-        for piece in found:
-            if key in piece.character.gauges:
-                values = sliced(piece.character.gauges[key], piece)
-                if is_derived:
-                    yield _sparse(rule, (*labels, *more), piece.first, values)
-                else:
-                    yield Run(rule, (*labels, *more), piece.first, values)
+        for rule in _rules_of(name, more) if records else (name,):
+            for piece in found:
+                if key in piece.character.gauges:
+                    values = sliced(piece.character.gauges[key], piece)
+                    yield Run(rule, (*labels, *more), piece.first, values, is_steady=is_derived)
     if records:
         yield from _averages(found, labels)
 
 
-def _rule_of(name: str, more: Pairs) -> str | None:
-    """What our rules record of a gauge."""
+def _rules_of(name: str, more: Pairs) -> Sequence[str]:
+    """What our rules record of a gauge; means that the histograms know come from these."""
     if dict(more).get("window"):
         is_kept = ("window", "current") in more
-        return f"uuid_resource:{name}:last5m" if is_kept else None
-    if name in _LARGEST:
-        return f"uuid:{name}:max5m"
-    return f"uuid:{name}:avg5m" if name == "rightsizer_power_watts" else None
+        return [f"uuid_resource:{name}:last5m"] if is_kept else []
+    forms = [f"uuid:{name}:max5m", f"uuid:{name}:avg5m"]
+    return [each for each in forms if each in _RECORDED and each not in _AVERAGES]
 
 
 def _averages(found: Sequence[Piece], labels: Pairs) -> Iterator[Run]:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from estate.character import SLOTS, STEP_SECONDS, Character
+from estate.character import SLOTS, Character
 from estate.life import Gpu, Life, Part
 
-__all__ = ["Counters", "Pairs", "Piece", "Run", "pieces", "seconds_of", "sliced"]
+__all__ = ["Counters", "Pairs", "Piece", "Run", "pieces", "sliced"]
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -20,15 +20,19 @@ class Run:
     name: str
     labels: Pairs
     first: int
-    """The slot at whose end the first sample was taken."""
+    """The slot at whose end the first value stood."""
     values: Sequence[float]
-    every: int = 1
-    """Slots from one to the next."""
+    """One a slot."""
+    before: float | None = None
+    """A counter's value when the first slot began; `None` for what does not count."""
+    is_steady: bool = False
+    """Whether it stays as it is, so that half the samples give the same answer, also to whoever
+    looks back ten minutes."""
 
     @property
     def slots(self) -> range:
-        """The slots at whose ends they were taken."""
-        return range(self.first, self.first + len(self.values) * self.every, self.every)
+        """The slots that it has values of."""
+        return range(self.first, self.first + len(self.values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,8 @@ class Counters:
         growth: Sequence[tuple[int, "array[float]"]],
         *,
         resets: bool = True,
-    ) -> Iterator[tuple[int, Sequence[float]]]:
-        """A counter's values over adjoining stretches, begun anew at restarts.
+    ) -> Iterator[tuple[int, float, Sequence[float]]]:
+        """A counter's values over adjoining stretches, begun anew at restarts; one before them.
 
         Args:
             gpu: Whose it is.
@@ -89,7 +93,7 @@ class Counters:
             before = 0.0 if first in restarts else self._sums.get(place, 0.0)
             values = list(accumulate(grown, initial=before))
             self._sums[place] = values[-1]
-            yield first, values[1:]
+            yield first, before, values[1:]
 
 
 def _joined(
@@ -108,8 +112,3 @@ def _joined(
             joined = joined + grown[cut - first : end - first]
     if joined:
         yield start, joined
-
-
-def seconds_of(life: Life, slot: int) -> int:
-    """When the sample of a slot was taken, since the epoch."""
-    return life.start + (slot + 1) * STEP_SECONDS

@@ -27,12 +27,14 @@ _SEND_BYTES: Final = 8 * 2**20
 
 
 def stretches(life: Life, step_seconds: int = 300) -> Iterator[tuple[int, int]]:
-    """Slots whose samples lie in the same block of Prometheus, oldest first."""
+    """Slots whose samples lie in the same block of Prometheus and equally apart, oldest first."""
     at = 0
     while at < life.slots:
         time = life.start + (at + 1) * step_seconds
         left = _STRETCH_SECONDS - time % _STRETCH_SECONDS
         until = min(life.slots, at + -(-left // step_seconds))
+        if at < life.fine_from:
+            until = min(until, life.fine_from)
         yield at, until
         at = until
 

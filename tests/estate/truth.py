@@ -61,7 +61,13 @@ PLANTED: Final = (
     _planted("a notebook on a dear board", "notebook-lab", *_TOO_LARGE),
     _planted("a small service on dear boards", "embed-svc", *_TOO_LARGE),
     _planted("replicas that sleep at night", "chat-api", Reason.DIURNAL_AUTOSCALE),
-    _planted("more replicas than are needed", "search-rank", Reason.GPU_COUNT_OVERPROVISIONED),
+    # Without profiling an exporter does not tell that replicas have nothing to say to each other.
+    _planted(
+        "more replicas than are needed",
+        "search-rank",
+        Reason.GPU_COUNT_OVERPROVISIONED,
+        needs=_AGENT,
+    ),
     _planted("small services with a GPU each", "asr ocr tts pool/dev", *_SHARING),
     _planted("a job over more nodes than it needs", "scattered", Reason.NVLINK_ABSENT),
     _planted("free GPUs on too many nodes", "pool/batch", Reason.CAPACITY_FRAGMENTED),

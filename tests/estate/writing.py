@@ -1,28 +1,44 @@
 """Samples as texts that stores take: OpenMetrics with times, and VictoriaMetrics's JSON lines."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
+from typing import Final, NamedTuple
 
+from estate.character import STEP_SECONDS
 from estate.life import Life
-from estate.series import Pairs, Run, seconds_of
+from estate.series import Pairs, Run
 
 __all__ = ["json_lines", "open_metrics"]
+
+_FINE_SECONDS: Final = 60
+"""From one sample to the next in the last days."""
+_EACH: Final = STEP_SECONDS // _FINE_SECONDS
+_SPARSELY: Final = 2
+"""Slots from one sample to the next of what stays as it is, in the days before."""
+
+
+class _Samples(NamedTuple):
+    times: range
+    """Seconds since the epoch."""
+    values: Sequence[float]
 
 
 def open_metrics(life: Life, runs: Iterable[Run]) -> Iterator[str]:
     """Lines for `promtool tsdb create-blocks-from openmetrics`, a run at a time."""
-    times = _Times(life)
+    endings = _Endings()
     for run in runs:
         head = _head(run.name, run.labels)
-        ends = times.ends(run)
-        low = min(run.values)
-        if low == max(run.values):
+        times, values = _samples(life, run)
+        ends = endings.of(times)
+        low = min(values)
+        if low == max(values):
             text = f"{head}{low:.10g}"
             yield text + text.join(ends)
         else:
             yield "".join(
-                [f"{head}{value:.10g}{end}" for value, end in zip(run.values, ends, strict=True)]
+                [f"{head}{value:.10g}{end}" for value, end in zip(values, ends, strict=True)]
             )
 
 
@@ -32,26 +48,52 @@ def json_lines(life: Life, runs: Iterable[Run]) -> Iterator[str]:
         metric = json.dumps(
             {"__name__": run.name, **{key: value for key, value in run.labels if value}}
         )
-        values = ",".join([f"{value:.10g}" for value in run.values])
-        times = ",".join([f"{seconds_of(life, slot)}000" for slot in run.slots])
+        samples = _samples(life, run)
+        values = ",".join([f"{value:.10g}" for value in samples.values])
+        times = ",".join([f"{time}000" for time in samples.times])
         yield f'{{"metric":{metric},"values":[{values}],"timestamps":[{times}]}}\n'
 
 
-class _Times:
+def _samples(life: Life, run: Run) -> _Samples:
+    """One a slot, or one a minute: counters grow evenly within a slot, the rest stays."""
+    values: Sequence[float] = run.values
+    first = life.start + (run.first + 1) * STEP_SECONDS
+    last = life.start + (run.first + len(values)) * STEP_SECONDS
+    if run.first >= life.fine_from:
+        times = range(first - (_EACH - 1) * _FINE_SECONDS, last + 1, _FINE_SECONDS)
+        return _Samples(times, _by_minutes(run))
+    if run.is_steady:  # The last one is always among them.
+        skipped = (len(values) - 1) % _SPARSELY
+        step = _SPARSELY * STEP_SECONDS
+        times = range(first + skipped * STEP_SECONDS, last + 1, step)
+        return _Samples(times, values[skipped::_SPARSELY])
+    return _Samples(range(first, last + 1, STEP_SECONDS), values)
+
+
+def _by_minutes(run: Run) -> Sequence[float]:
+    if run.before is None:
+        return [value for value in run.values for _ in range(_EACH)]
+    parts = [part / _EACH for part in range(1, _EACH + 1)]
+    return [
+        before + (after - before) * part
+        for before, after in pairwise((run.before, *run.values))
+        for part in parts
+    ]
+
+
+class _Endings:
     """The ends of lines, each with its time, made once."""
 
-    def __init__(self, life: Life) -> None:
-        self._life = life
+    def __init__(self) -> None:
         self._kept: dict[int, str] = {}
 
-    def ends(self, run: Run) -> list[str]:
+    def of(self, times: range) -> list[str]:
         """The end of each sample's line."""
-        slots = run.slots
         kept = self._kept
-        for slot in slots:
-            if slot not in kept:
-                kept[slot] = f" {seconds_of(self._life, slot)}\n"
-        return [kept[slot] for slot in slots]
+        for time in times:
+            if time not in kept:
+                kept[time] = f" {time}\n"
+        return [kept[time] for time in times]
 
 
 @lru_cache(maxsize=65536)

@@ -168,7 +168,7 @@ def live_a_month(
             due += every
             events = _run(accounts, month.ledger, snapshot.wall_time)
             month.runs += 1
-            month.entity_days += every / _DAY * len(accounts.case_views(0, snapshot.wall_time))
+            month.entity_days += every / _DAY * len(accounts.cases(0, snapshot.wall_time))
             month.flaps += _flaps(events, closed)
             _tell(month, events, outbox)
         _tell(month, _script(month.ledger, day, DEFAULT_START + day * _DAY), outbox)

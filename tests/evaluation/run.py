@@ -18,6 +18,7 @@ from evaluation import (
     autoscale_replay,
     dcgm,
     findings,
+    fleet,
     idle_replay,
     long_run,
     memory,
@@ -69,6 +70,7 @@ EVALUATIONS: Final[Sequence[tuple[str, Evaluation]]] = (
     ("Ratios between boards", ratios.evaluate),
     ("MIG slices", mig.evaluate),
     ("Projection of profiles", projection.evaluate),
+    ("The fleet, in real stores", fleet.evaluate),
 )
 
 

@@ -41,7 +41,7 @@ def last_values(runs: Iterator[Run], name: str) -> dict[tuple[tuple[str, str], .
 def test_there_are_a_hundred_gpus_and_a_smaller_estate() -> None:
     """The large one is what the promise is about; the small one fits into a test."""
     assert LARGE.size == 100
-    assert SMALL.size == 47
+    assert SMALL.size == 48
 
 
 @pytest.mark.parametrize("layout", [SMALL, LARGE], ids=lambda layout: layout.name)
@@ -216,8 +216,8 @@ def test_promtool_takes_all_that_is_written(
 
 def test_texts_say_the_same_to_both_stores(life: Life) -> None:
     """As many samples, in seconds for the one and milliseconds for the other."""
-    run = Run("a_total", (("uuid", "x"), ("empty", "")), 3, (1.0, 2.5), 2)
-    times = [START + 4 * STEP_SECONDS, START + 6 * STEP_SECONDS]
+    run = Run("a_total", (("uuid", "x"), ("empty", "")), 3, (1.0, 2.5))
+    times = [START + 4 * STEP_SECONDS, START + 5 * STEP_SECONDS]
     assert "".join(open_metrics(life, [run])) == (
         f'a_total{{uuid="x",empty=""}} 1 {times[0]}\na_total{{uuid="x",empty=""}} 2.5 {times[1]}\n'
     )
@@ -225,6 +225,25 @@ def test_texts_say_the_same_to_both_stores(life: Life) -> None:
         '{"metric":{"__name__": "a_total", "uuid": "x"},"values":[1,2.5],'
         f'"timestamps":[{times[0]}000,{times[1]}000]}}\n'
     )
+
+
+def test_the_last_day_is_scraped_every_minute(life: Life) -> None:
+    """What counts grows evenly from slot to slot; what does not stays where it is."""
+    first = life.fine_from
+    counter = Run("a_total", (), first, (15.0, 15.0), 10.0)
+    text = "".join(open_metrics(life, [counter, Run("b_ratio", (), first, (0.5,))]))
+    samples = [line.split() for line in text.splitlines()]
+    assert [value for _, value, _ in samples[:6]] == ["11", "12", "13", "14", "15", "15"]
+    assert [value for _, value, _ in samples[10:]] == ["0.5"] * 5
+    times = [int(time) - START - first * STEP_SECONDS for *_, time in samples[:10]]
+    assert times == list(range(60, 601, 60))
+
+
+def test_what_stays_is_written_half_as_often(life: Life) -> None:
+    """The last sample is always among them."""
+    run = Run("a_total", (), 4, (7.0, 7.0, 7.0), 7.0, is_steady=True)
+    times = [int(line.split()[2]) for line in "".join(open_metrics(life, [run])).splitlines()]
+    assert times == [START + 5 * STEP_SECONDS, START + 7 * STEP_SECONDS]
 
 
 def finding(workload: str | None, *reasons: str) -> Mapping[str, object]:

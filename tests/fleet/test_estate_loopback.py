@@ -67,6 +67,12 @@ def test_devices_and_their_holders_are_known() -> None:
     assert [each["metric"]["workload"].rpartition("-")[2] for each in shares] == ["0", "1"]
 
 
+def test_samples_are_as_far_apart_in_every_hour() -> None:
+    """The probe reads days by five minutes for it."""
+    (found,) = ranged('max(count_over_time(rightsizer_device_up{uuid="x"}[3600s]))')
+    assert {value for _, value in found["values"]} == {"240"}
+
+
 def test_it_has_nothing_else() -> None:
     """Other sources find nothing, and take nothing for an answer."""
     assert not instant("max by (UUID) (DCGM_FI_DEV_GPU_UTIL)")

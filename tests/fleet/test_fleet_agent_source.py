@@ -46,6 +46,8 @@ class Told:
     report: SourceReport
     estate: Estate
     days: dict[Nanoseconds, Day]
+    both: Day
+    """The day before and this one, read at once by the hour."""
     off_seconds: float
     """Scrapes are not at the ends of a stretch; what a rule recorded is up to its interval off."""
 
@@ -90,9 +92,10 @@ def _told(url: str, off_seconds: float) -> Told:
             step: source.day(store, report, devices, Grid(NUMBER, step))
             for step in (COARSE_STEP, FINE_STEP)
         }
+        both = source.day(store, report, devices, Grid(NUMBER - 1, COARSE_STEP, 2))
     finally:
         store.close()
-    return Told(report, estate, days, off_seconds)
+    return Told(report, estate, days, both, off_seconds)
 
 
 def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[str, int, Window]]:
@@ -268,6 +271,27 @@ def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], told: Told) ->
     assert {Tier.PROFILING, Tier.POWER} <= {
         each.tier for node in nodes for each in node.latest.devices
     }
+
+
+def test_days_that_are_read_at_once_are_those_that_are_read_one_by_one(told: Told) -> None:
+    """Hour by hour, with their holders; what a day ends with is known where it was there then."""
+    day, both = told.days[COARSE_STEP], told.both
+    assert both.tracks.keys() == day.tracks.keys()
+    for uuid, mine in both.tracks.items():
+        theirs = day.tracks[uuid]
+        assert mine.grid == Grid(NUMBER - 1, COARSE_STEP, 2)
+        assert theirs.columns.keys() >= mine.columns.keys()
+        for column, values in mine.columns.items():
+            expected = [math.nan] * 24 + list(theirs.columns[column])
+            if not math.isnan(sum(values[:24])):  # A sum that begins with nothing is 0.
+                expected[:24] = [0.0] * 24
+            assert list(values) == pytest.approx(expected, rel=1e-6, nan_ok=True), column
+        assert mine.demands.keys() == theirs.demands.keys()
+        for resource, histogram in mine.demands.items():
+            assert histogram.total == pytest.approx(theirs.demands[resource].total, rel=0.02)
+    for uuid, parts in both.holdings.items():
+        known = [(each.workload, each.first + 24, each.last + 24) for each in day.holdings[uuid]]
+        assert [(each.workload, each.first, each.last) for each in parts] == known
 
 
 def test_holders_are_the_agents_own(nodes: tuple[ScrapedDay, ...], told: Told) -> None:

@@ -157,6 +157,25 @@ def test_compute_without_profiling_is_bounded_by_power_and_by_what_was_used() ->
     assert columns_of(busy=[0.9], power=[0.3], used=[720.0])[name][0] == pytest.approx(0.2)
 
 
+@given(st.lists(st.tuples(SHARES, SHARES), min_size=1, max_size=9))
+def test_peaks_without_profiling_are_bounded_by_the_product_of_peaks(
+    moments: list[tuple[float, float]],
+) -> None:
+    """No moment's product is above it, and the busy share alone is never less."""
+    busy, power = (max(each) for each in zip(*moments, strict=True))
+    known = array("d", [3600.0] * GRID.count)
+    presence = presence_of({"productive": known}, GRID)
+    columns = {"busy": array("d", [busy] * GRID.count)}
+    peaks = {"power_peak": array("d", [power] * GRID.count)}
+    none = {"busy": array("d", [0.0] * GRID.count)}
+    figures_of_day = Figures(none, columns, {}, peaks, {})
+    found = measure_columns(figures_of_day, presence, gpu(), UsageSettings())
+    bound = found[Column.peak(Measure.COMPUTE)][0]
+    full = UsageSettings().working_power_ratio
+    assert bound >= max(share * min(1.0, draw / full) for share, draw in moments) - 1e-6
+    assert bound <= busy + 1e-6
+
+
 def test_pipes_bound_compute_from_below_at_the_clock_that_ran() -> None:
     """Of what is achievable, and never more than was used."""
     lower, device = Column.mean(Measure.COMPUTE_AT_LEAST), gpu()

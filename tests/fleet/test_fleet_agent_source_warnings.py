@@ -160,6 +160,19 @@ def test_advice_of_two_nodes_on_one_workload_stays_apart() -> None:
     )
 
 
+def test_what_the_fleet_itself_exports_is_not_a_nodes_advice() -> None:
+    """It would take its own advice for that of a node, and tell nobody of it any more."""
+    past = ""
+    for at, source_name in (("n0:19400", "nvml"), ("fleet:19400", "fleet")):
+        labels = f'job="rightsizer",instance="{at}"'
+        advice = f'id="{source_name}",finding="Idle",reason="Held",action="Release",uuid="GPU-0"'
+        past += series("rightsizer_build_info", f'{labels},source="{source_name}"', 1)
+        past += series("rightsizer_advice_info", f"{labels},{advice}", 1)
+    with asked(past) as (store, source):
+        estate = source.estate(store, SourceReport("rightsizer"), NOW, DAY)
+    assert [each.id for each in estate.advice] == ["nvml"]
+
+
 def test_labels_of_the_scrape_name_node_pool_and_cluster() -> None:
     """The node's label goes before the address of the agent's pod."""
     past = device(0, node="worker-7", pool="train", cluster="paris") + device(1)

@@ -99,7 +99,7 @@ def test_fine_days_are_answered_exactly() -> None:
 def test_an_hour_stands_for_its_twelve_blocks() -> None:
     """Each with its mean and its peak."""
     days = Days([DayOfSubject(Sheet.of(track(0, FIRST_DAY, busy=0.5)), DemandSettings())])
-    blocks = days.all_blocks.of(Measure.BUSY)
+    blocks = days.blocks(0, 2**62).of(Measure.BUSY)
     assert len(blocks) == 288
     assert [block.start - FIRST_DAY * DAY for block in blocks[:2]] == [0, 5 * MINUTE]
     assert {(block.known_seconds, block.mean) for block in blocks} == {(300.0, 0.5)}
@@ -110,7 +110,7 @@ def test_time_of_which_nothing_is_known_has_no_blocks() -> None:
     """As where an agent did not run."""
     gap = [1.0] * 6 + [0.0] * 12 + [1.0] * 6
     days = Days([DayOfSubject(Sheet.of(track(0, FIRST_DAY, known=gap)), DemandSettings())])
-    starts = [block.start % DAY // HOUR for block in days.all_blocks.of(Measure.MEMORY)]
+    starts = [block.start % DAY // HOUR for block in days.blocks(0, 2**62).of(Measure.MEMORY)]
     assert sorted(set(starts)) == [*range(6), *range(18, 24)]
 
 

@@ -87,6 +87,10 @@ def waits(past: EstatePast) -> None:
         name = {"namespace": "chat", "pod": pod}
         past.series("kube_pod_status_phase", {**name, "phase": phase}, 1, 22)
         past.series("kube_pod_created", name, created, 22)
+        if phase == "Pending":
+            past.series(
+                "kube_pod_nodeselectors", {**name, "nodeselector_node_pool": "large"}, 1, 22
+            )
         for replica in ("a", "b"):
             requested = {**name, "container": "main", "resource": resource, "replica": replica}
             past.series("kube_pod_container_resource_requests", requested, count, 22)
@@ -140,6 +144,7 @@ def test_pods_that_wait_are_counted_once(enriched: Estate) -> None:
     assert waiting.key == "kubernetes:chat/wait"
     assert waiting.gpus == pytest.approx(2 + 1 / 7)
     assert waiting.since_seconds == pytest.approx(HOUR)
+    assert (waiting.gpus_each, waiting.namespace, waiting.pool) == (2.0, "chat", "large")
 
 
 def test_the_probe_says_what_kubernetes_tells(store: PrometheusStore) -> None:

@@ -1,6 +1,7 @@
 """The plan asks for what is not kept, as finely as it may, in questions that a store can answer."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,10 +53,13 @@ def test_all_days_are_read_finely_where_that_is_little() -> None:
 
 
 def test_old_days_are_read_by_the_hour_where_it_is_much() -> None:
-    """The last day is read by five minutes whatever that takes."""
+    """The last hours are read by five minutes whatever that takes, a UTC day by one step."""
     found = plan(samples_maximum=100_000)
-    assert found.fine_days == (FIRST_DAY + 13, FIRST_DAY + 14)
-    assert {shard.grid.step for shard in found.shards[2:]} == {COARSE_STEP}
+    assert found.fine_days == (FIRST_DAY + 14,)
+    assert {shard.grid.step for shard in found.shards[1:]} == {COARSE_STEP}
+    early = plan(now=NOW - 5 * HOUR, samples_maximum=100_000)
+    assert early.fine_days == (FIRST_DAY + 13, FIRST_DAY + 14)
+    assert plan(samples_maximum=100_000, fine_seconds=86400.0).fine_days == early.fine_days
     more = plan(samples_maximum=300_000)
     assert len(found.fine_days) < len(more.fine_days) < 15
 
@@ -65,7 +69,38 @@ def test_old_days_are_read_by_the_hour_where_it_is_much() -> None:
 def test_more_is_never_asked_for_than_is_allowed_beyond_the_last_day(most: int) -> None:
     """A day more by five minutes is taken only where all of it fits."""
     found = plan(samples_maximum=most)
-    assert len(found.fine_days) == 2 or found.samples <= most
+    assert len(found.fine_days) == 1 or found.samples <= most
+
+
+def test_days_by_the_hour_are_read_at_once_as_far_as_a_source_can() -> None:
+    """Side by side, with the same devices and names; the newest are not over for good."""
+    one = source()
+    weekly = replace(one, report=replace(one.report, days_at_once=7))
+    spans = [
+        (shard.grid.day - FIRST_DAY, shard.grid.days)
+        for shard in plan(one=weekly, samples_maximum=100_000).shards
+    ]
+    assert spans == [(14, 1), (7, 7), (0, 7)]
+    early = plan(now=(FIRST_DAY + 14) * DAY, one=weekly, samples_maximum=100_000, fine_seconds=0.0)
+    assert [(each.grid.day - FIRST_DAY, each.grid.days) for each in early.shards] == [
+        (13, 1),
+        (6, 7),
+        (0, 6),
+    ]
+    assert early.samples == plan(now=early.shards[0].now, samples_maximum=100_000).samples - (
+        20 * 10 * (288 - 24)
+    )
+
+
+def test_days_that_are_not_alike_are_read_apart() -> None:
+    """Where a device is kept already, or recording rules begin."""
+    one, end = source(), (FIRST_DAY + 4) * DAY
+    names = {FIRST_DAY + day: frozenset({"rule"} if day > 9 else ()) for day in range(15)}
+    kept = {(FIRST_DAY + 3, DEVICES[0].device.uuid): Done(COARSE_STEP, end + HOUR)}
+    report = replace(one.report, days_at_once=30, names_by_day=names)
+    found = plan(one=replace(one, report=report), done=kept, samples_maximum=100_000)
+    spans = [(each.grid.day - FIRST_DAY, each.grid.days) for each in found.shards]
+    assert spans == [(14, 1), (10, 4), (4, 6), (3, 1), (0, 3)]
 
 
 def test_what_is_sampled_seldom_is_read_by_the_hour() -> None:
@@ -106,3 +141,13 @@ def test_a_day_that_has_hardly_begun_waits() -> None:
     """Nothing is over yet that could be asked for."""
     found = plan(now=(FIRST_DAY + 14) * DAY + MINUTE)
     assert max(shard.grid.day for shard in found.shards) == FIRST_DAY + 13
+
+
+def test_days_of_few_samples_are_read_by_the_hour() -> None:
+    """Stores thin out what is old: five minutes of it would be unknown."""
+    usual = source()
+    report = replace(usual.report, resolution_by_day={FIRST_DAY: 300.0, FIRST_DAY + 1: 60.0})
+    found = plan(one=replace(usual, report=report))
+    steps = {shard.grid.day: shard.grid.step for shard in found.shards}
+    assert steps.pop(FIRST_DAY) == COARSE_STEP
+    assert set(steps.values()) == {FINE_STEP}

@@ -10,6 +10,7 @@ from rightsizer.domain.errors import HistoryError
 from rightsizer.fleet.estate import Day, Held
 from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.shelf import Done, PackedDay, Shelf
+from rightsizer.fleet.track import Track
 from rightsizer.fleet.track_form import encode
 
 JOB = workload("job")
@@ -111,6 +112,29 @@ def test_a_row_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
             connection.execute("UPDATE track SET data = x'00' WHERE day = ?", (FIRST_DAY,))
         (kept,) = shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]
         assert kept.sheet.grid.day == FIRST_DAY + 1
+
+
+def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
+    """Each is read, whoever asks for any of them has them, and they go away with the last."""
+    grid = Grid(FIRST_DAY, COARSE_STEP, 3)
+    columns = {
+        column: values * 3 for column, values in track(0, FIRST_DAY, COARSE_STEP).columns.items()
+    }
+    told = Day({"GPU-0": Track("GPU-0", grid, columns)}, {"GPU-0": (Held(JOB, 30, 71),)})
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        shelf.put(day_of(FIRST_DAY + 1))
+        shelf.put(PackedDay.of("rightsizer", grid, ("GPU-0",), grid.end, told))
+        for day in range(FIRST_DAY, FIRST_DAY + 3):
+            (kept,) = shelf.sheets(["GPU-0"], day, day)["GPU-0"]
+            assert kept.sheet.grid == grid
+            (row,) = [each for each in shelf.holdings(day, day) if each.uuid == "GPU-0"]
+            assert row.start == grid.start + 30 * COARSE_STEP
+        done = shelf.done("rightsizer", [FIRST_DAY, FIRST_DAY + 2])
+        assert {day for day, uuid in done if uuid == "GPU-0"} == set(range(FIRST_DAY, grid.day + 3))
+        shelf.forget(FIRST_DAY + 2)
+        assert shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY)
+        assert shelf.forget(FIRST_DAY + 3) == 1
+        assert not shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY + 3)
 
 
 def test_what_is_old_is_forgotten(tmp_path: Path) -> None:

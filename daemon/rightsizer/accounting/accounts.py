@@ -6,9 +6,10 @@ from typing import Final
 
 from rightsizer.accounting.books import Books, BooksSettings
 from rightsizer.accounting.builder import WindowBuilder
-from rightsizer.accounting.case_view import CaseView, DeviceView, allocator_of, cases_of
+from rightsizer.accounting.case_view import CaseView, DeviceView, allocator_of
 from rightsizer.accounting.decay import DecaySettings
 from rightsizer.accounting.known import KnownDevice
+from rightsizer.accounting.look import Look
 from rightsizer.accounting.past import PastSettings
 from rightsizer.accounting.provisioning import ProvisioningSettings, provision
 from rightsizer.accounting.recollection import Recollection
@@ -35,8 +36,6 @@ WEEK: Final = "7d"
 CURRENT: Final = "current"
 _ABSENT_KEPT: Final = 64
 """Accounts of devices that are not there; MIG reconfiguration makes new uuids each time."""
-_EVER: Final[Nanoseconds] = 2**63
-"""Later than any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,42 +220,39 @@ class Accounts:
                 everything that was posted.
             now: The end of the span, wall time.
         """
-        return cases_of(self.case_views(span, now), self.node())
+        return self.look(now).cases(span)
 
     def node(self) -> Node:
         """The machine as the last snapshot showed it."""
         return self._node
 
-    def case_views(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[CaseView, ...]:
+    def look(self, now: Nanoseconds) -> Look:
         """What `cases` are made of, at once; whoever holds a lock makes them when it is free."""
         groups: dict[str, list[str]] = {}
         for uuid, device in self._devices.items():
             if not device.has_mig_instances:
                 holder = self._account(uuid).tenancy.holder
                 groups.setdefault(holder.key if holder else uuid, []).append(uuid)
-        return tuple(self._case_view(key, uuids, span, now) for key, uuids in groups.items())
+        views = [self._case_view(key, uuids) for key, uuids in groups.items()]
+        return Look(views, self.node(), now)
 
-    def _case_view(
-        self, key: str, uuids: list[str], span: Nanoseconds | None, now: Nanoseconds
-    ) -> CaseView:
+    def _case_view(self, key: str, uuids: list[str]) -> CaseView:
         workload = self._account(uuids[0]).tenancy.holder
         return CaseView(
             key=key,
             workload=workload,
-            devices=tuple(self._device_view(uuid, is_whole=span is None) for uuid in uuids),
+            devices=tuple(self._device_view(uuid) for uuid in uuids),
             group=None if workload is None else self._workloads.recollection(workload.key),
-            start=0 if span is None else now - span,
-            end=_EVER if span is None else now,
             provisioning=self._settings.provisioning,
             past=self._settings.past,
         )
 
-    def _device_view(self, uuid: str, *, is_whole: bool) -> DeviceView:
+    def _device_view(self, uuid: str) -> DeviceView:
         account = self._account(uuid)
         return DeviceView(
             device=self._devices[uuid],
             recollection=account.windows.recollection(),
-            whole=account.whole.window() if is_whole else None,
+            whole=account.whole.window(),
             since=account.tenancy.since,
             demands=account.current_demands(),
         )

@@ -7,8 +7,8 @@ from typing import Final
 
 from rightsizer.accounting.block_ring import RememberedBlocks
 from rightsizer.accounting.builder import WindowBuilder
+from rightsizer.accounting.reader import Reader
 from rightsizer.accounting.ring import ClosedWindows
-from rightsizer.accounting.window_form import decode
 from rightsizer.domain.block import BLOCK_SPAN, Blocks
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.window import Window
@@ -38,7 +38,7 @@ class _Span:
     whole_end: Nanoseconds
     """The end for windows that must lie in the span as a whole."""
     fine_hours: AbstractSet[Nanoseconds]
-    """The hours of it, and around its end, that can be divided."""
+    """The hours at its start, and around its end, that can be divided."""
 
     def holds(self, slot: Nanoseconds, grain: Nanoseconds) -> bool:
         """Whether all of a window lies in the span."""
@@ -81,43 +81,51 @@ class Recollection:
         fine = all(at % HOUR == 0 or at >= self.fine_since for at in (start, end))
         return FINE_SPAN if fine else HOUR
 
-    def window(self, start: Nanoseconds, end: Nanoseconds) -> Window:
+    def window(self, start: Nanoseconds, end: Nanoseconds, reader: Reader | None = None) -> Window:
         """What is known of a span of time: all windows that begin in it.
 
         That is exact to five minutes where both ends of the span lie within the last two days,
         and to the hour up to thirty days back. The window tells its true start and end.
+
+        Args:
+            start: Of the span.
+            end: Of the span.
+            reader: Shared by whoever looks at several spans.
         """
+        reader = reader or Reader()
         builder = WindowBuilder(self.uuid, keeps_blocks=False)
         # The running hour may stand for itself where the span goes on to where it ends so far.
         whole_end = end if end < self._last() else end + DAY
-        first, after = max(start, self.fine_since), end + HOUR
-        fine_hours = {slot - slot % HOUR for slot in self.fine.slots if first <= slot < after}
-        for window in self._cover(_Span(start, end, whole_end, fine_hours)):
+        first = max(start, self.fine_since)
+        edges = (first, first + HOUR), (max(first, whole_end - HOUR), end + HOUR)
+        fine_hours = {slot - slot % HOUR for edge in edges for slot, _ in self.fine.between(*edge)}
+        for window in self._cover(_Span(start, end, whole_end, fine_hours), reader):
             builder.merge(window)
-        return replace(builder.window(), blocks=self.blocks(start, end))
+        blocks = reader.blocks(self.remembered, start, end)
+        return replace(builder.window(), blocks=blocks)
 
     def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
         """The blocks that begin in a span of time, exact to five minutes up to thirty days."""
         return self.remembered.between(start, end)
 
-    def _cover(self, span: "_Span") -> Iterator[Window]:
+    def _cover(self, span: _Span, reader: Reader) -> Iterator[Window]:
         """The longest windows that lie in the span, and shorter ones at its ends."""
         covered = {slot for slot in self.days.slots if span.holds(slot, DAY)}
         for slot, form in self.days:
             if slot in covered:
-                yield decode(self.uuid, form)
+                yield reader.window(form)
         if self.open_day is not None and span.holds(self.open_day.slot, DAY):
             covered.add(self.open_day.slot)
             yield self.open_day.window
         for slot, form in self.hours.between(span.start, span.whole_end):
             if slot - slot % DAY not in covered and span.takes_hour(slot):
-                yield decode(self.uuid, form)
+                yield reader.window(form)
         if self.open_hour is not None and span.takes_hour(self.open_hour.slot):
             yield self.open_hour.window
         divided = span.divided_hours()
         for slot, form in self.fine.between(span.start, span.end):
             if slot - slot % HOUR in divided:
-                yield decode(self.uuid, form)
+                yield reader.window(form)
         if self.open_fine is not None and span.start <= self.open_fine.slot < span.end:
             yield self.open_fine.window
 

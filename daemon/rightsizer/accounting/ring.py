@@ -1,9 +1,12 @@
 """A ring: closed windows of one length, oldest first, as bytes and bounded."""
 
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import le
 
 from rightsizer.accounting.builder import WindowBuilder
 from rightsizer.accounting.shared import shared
@@ -15,7 +18,7 @@ from rightsizer.domain.window import Window
 __all__ = ["ClosedWindows", "Ring"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClosedWindows:
     """The windows of a ring at one moment, oldest first."""
 
@@ -29,8 +32,16 @@ class ClosedWindows:
     def __len__(self) -> int:
         return len(self.slots)
 
+    @cached_property
+    def _is_ascending(self) -> bool:
+        """Not so where the clock was set back: the same hours were lived again."""
+        return all(map(le, self.slots, self.slots[1:]))
+
     def between(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[tuple[Nanoseconds, bytes]]:
         """Those that begin in a span of time."""
+        if self._is_ascending:
+            low, high = bisect_left(self.slots, start), bisect_left(self.slots, end)
+            return zip(self.slots[low:high], self.forms[low:high], strict=True)
         return ((slot, form) for slot, form in self if start <= slot < end)
 
 

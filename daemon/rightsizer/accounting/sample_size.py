@@ -48,13 +48,18 @@ class _Series:
     """Deviations from the mean, 0 where unknown."""
 
     def __init__(self, values: Sequence[float | None]) -> None:
+        is_whole = None not in values
         found = [value for value in values if value is not None]
         self.known = len(found)
         mean = sum(found) / self.known if found else 0.0
         # What is left of equal values is rounding.
         is_constant = not found or max(found) - min(found) <= 1e-12 * max(1.0, abs(mean))
-        self._deviations = [0.0 if value is None else value - mean for value in values]
-        self._known_bits = _known_bits(values)
+        self._deviations = (
+            [value - mean for value in found]
+            if is_whole
+            else [0.0 if value is None else value - mean for value in values]
+        )
+        self._known_bits = (1 << self.known) - 1 if is_whole else _known_bits(values)
         total = sum(map(mul, self._deviations, self._deviations))
         self.variance = 0.0 if is_constant else total / self.known
 

@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import mul
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.accounting.sample_size import autocorrelation
 from rightsizer.domain.block import BLOCK_SPAN, Series
@@ -13,7 +13,15 @@ from rightsizer.domain.pattern import HourShape, Shape
 from rightsizer.domain.settings import setting
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, seconds
 
-__all__ = ["ShapeSettings", "grid", "hourly_means", "shape_of", "weighted"]
+__all__ = [
+    "KnownHour",
+    "ShapeSettings",
+    "grid",
+    "hourly_means",
+    "known_hours",
+    "shape_of",
+    "weighted",
+]
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _DAY_HOURS: Final = 24
@@ -63,11 +71,12 @@ def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | N
     settings = settings or ShapeSettings()
     if not series.numbers:
         return None
+    known = known_hours(series)
     of_week = [_Hour() for _ in range(_WEEK_HOURS)]
-    for number, part in series.parts(_HOUR):
-        of_week[(number + _EPOCH_HOUR) % _WEEK_HOURS].add(part)
+    for each in known:
+        of_week[(each.number + _EPOCH_HOUR) % _WEEK_HOURS].add(each)
     _pass_time(of_week, series)
-    hours = hourly_means(series)
+    hours = hourly_means(known)
     seen = sum(hour.known_seconds > 0 for hour in of_week) / _WEEK_HOURS
     day = autocorrelation(hours, _DAY_HOURS)
     half = autocorrelation(hours, _DAY_HOURS // 2)
@@ -98,19 +107,36 @@ def grid(series: Series, values: Sequence[float]) -> Sequence[float | None]:
     return _spread(numbers, values)
 
 
-def hourly_means(series: Series) -> list[float | None]:
-    """The means of hours, by known time, from the first that is known to the last."""
-    means = {
-        hour: weighted(part) / known
-        for hour, part in series.parts(_HOUR)
-        if (known := sum(part.known_seconds))
-    }
-    return _spread(tuple(means), means.values())
+class KnownHour(NamedTuple):
+    """What is known of one hour."""
 
-
-def weighted(series: Series) -> float:
+    number: int
+    """Since the epoch."""
+    known_seconds: float
+    weighted: float
     """The sum of the means, by known time."""
-    total: float = sum(map(mul, series.known_seconds, series.means))
+    means: Sequence[float]
+    """Of its five minutes."""
+
+
+def known_hours(series: Series) -> list[KnownHour]:
+    """The hours of which anything is known, oldest first."""
+    known_seconds, means = series.known_seconds, series.means
+    hours = ((hour, known_seconds[at], means[at]) for hour, at in series.parts(_HOUR))
+    return [KnownHour(hour, sum(known), weighted(known, of), of) for hour, known, of in hours]
+
+
+def hourly_means(hours: Iterable[KnownHour]) -> list[float | None]:
+    """The means of hours, by known time, from the first that is known to the last."""
+    known = [hour for hour in hours if hour.known_seconds]
+    return _spread(
+        [hour.number for hour in known], [hour.weighted / hour.known_seconds for hour in known]
+    )
+
+
+def weighted(known_seconds: Sequence[float], means: Sequence[float]) -> float:
+    """The sum of some means, by known time."""
+    total: float = sum(map(mul, known_seconds, means))
     return total
 
 
@@ -123,10 +149,10 @@ class _Hour:
         self.known_seconds = self.passed_seconds = self.weighted = 0.0
         self.means = array("d")
 
-    def add(self, part: Series) -> None:
-        self.known_seconds += sum(part.known_seconds)
-        self.weighted += weighted(part)
-        self.means.extend(part.means)
+    def add(self, hour: KnownHour) -> None:
+        self.known_seconds += hour.known_seconds
+        self.weighted += hour.weighted
+        self.means.extend(hour.means)
 
 
 def _pass_time(of_week: Sequence[_Hour], series: Series) -> None:

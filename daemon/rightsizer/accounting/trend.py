@@ -82,20 +82,20 @@ def trend_of(
 
 def daily_means(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:
     """The mean of each day that is known well enough, by its number since the epoch."""
-    return [
-        (day, weighted(part) / sum(part.known_seconds)) for day, part in _days(series, settings)
-    ]
+    days = _days(series, settings)
+    return [(day, weighted(known, series.means[at]) / sum(known)) for day, at, known in days]
 
 
 def daily_peaks(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:
     """The peak of each day that is known well enough, by its number since the epoch."""
-    return [(day, max(part.peaks)) for day, part in _days(series, settings)]
+    return [(day, max(series.peaks[at])) for day, at, _ in _days(series, settings)]
 
 
-def _days(series: Series, settings: TrendSettings) -> Iterator[tuple[int, Series]]:
+def _days(series: Series, settings: TrendSettings) -> Iterator[tuple[int, slice, Sequence[float]]]:
+    """The days that count: their number, where they lie, and their known seconds."""
     least = max(1.0, settings.day_coverage_ratio * _DAY_SECONDS)
-    days = series.parts(_DAY)
-    return ((day, part) for day, part in days if sum(part.known_seconds) >= least)
+    days = ((day, at, series.known_seconds[at]) for day, at in series.parts(_DAY))
+    return (each for each in days if sum(each[2]) >= least)
 
 
 def _half_width(values: Sequence[float], level: float) -> float:

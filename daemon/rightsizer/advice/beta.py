@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-__all__ = ["probability_above", "upper_bound"]
+__all__ = ["is_below", "probability_above", "upper_bound"]
 
 _STEPS: Final = 200
 _PRECISION: Final = 1e-12
@@ -36,6 +36,12 @@ def upper_bound(share: float, blocks: float, level: float) -> float:
         else:
             high = middle
     return high
+
+
+def is_below(share: float, blocks: float, limit: float, level: float) -> bool:
+    """Whether `upper_bound` is below a limit, which is told without looking for it."""
+    hits = share * blocks
+    return _cumulative(limit, 1.0 + hits, 1.0 + blocks - hits) > level
 
 
 def _cumulative(x: float, a: float, b: float) -> float:

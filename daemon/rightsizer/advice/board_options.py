@@ -105,6 +105,10 @@ def _cheapest(
 
 
 def _is_as_good(candidate: _Candidate, slowest_ratio: float) -> bool:
+    # Most boards are too slow for the first device already.
+    first = project(candidate.profiles[0], candidate.place)
+    if first.time_ratio.value > slowest_ratio:
+        return False
     projection = candidate.projection()
     return projection.fits is not False and projection.time_ratio.value <= slowest_ratio
 

@@ -1,9 +1,10 @@
 """Which workloads of a node would go together on one GPU, by sums of the same five minutes."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from itertools import compress
-from operator import add
+from functools import cache
+from itertools import compress, repeat
+from operator import add, ge, gt
 from typing import Final
 
 from rightsizer.advice.risk import rank_of, risk_of, worst
@@ -19,6 +20,8 @@ _MEASURES: Final = {
     Resource.COMPUTE: Measure.COMPUTE,
     Resource.MEMORY_BANDWIDTH: Measure.MEMORY_BANDWIDTH,
 }
+_SeriesOf = Callable[[Measure], Series]
+"""What a workload did, by measure."""
 _MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 
@@ -97,6 +100,7 @@ def pairings(case: Case, settings: ColocationSettings) -> tuple[Pairing, ...]:
     """Those that fit together in memory, the safest first; none where the node is not known."""
     if case.node is None or not is_movable(case):
         return ()
+    mine = cache(case.windows[0].blocks.series)
     found = [
         pairing
         for other in case.node.cases
@@ -104,7 +108,7 @@ def pairings(case: Case, settings: ColocationSettings) -> tuple[Pairing, ...]:
         and is_movable(other)
         and other.devices[0].uuid != case.devices[0].uuid
         and other.devices[0].board == case.devices[0].board
-        for pairing in [_pairing(case, other, settings)]
+        for pairing in [_pairing(case, other, mine, settings)]
         if pairing is not None
     ]
     found.sort(
@@ -118,32 +122,37 @@ def pairings(case: Case, settings: ColocationSettings) -> tuple[Pairing, ...]:
     return tuple(found)
 
 
-def _pairing(case: Case, other: Case, settings: ColocationSettings) -> Pairing | None:
+def _pairing(
+    case: Case, other: Case, mine: _SeriesOf, settings: ColocationSettings
+) -> Pairing | None:
     total = case.devices[0].memory_total_bytes
-    _, memory = _sums(case, other, Measure.MEMORY_BYTES)
-    if not total or len(memory) < settings.minimum_aligned_blocks:
+    theirs = other.windows[0].blocks.series
+    memory = _aligned(mine, theirs, Measure.MEMORY_BYTES)
+    memory_peaks = list(map(add, memory[0].peaks, memory[1].peaks))
+    if not total or len(memory_peaks) < settings.minimum_aligned_blocks:
         return None
-    memory_ratio = max(memory) / total
+    memory_ratio = max(memory_peaks) / total
     if memory_ratio > settings.memory_ratio:
         return None
-    busy = _aligned(case, other, Measure.BUSY)
+    busy = _aligned(mine, theirs, Measure.BUSY)
     aligned = len(busy[0].numbers)
     if aligned < settings.minimum_aligned_blocks:
         return None
     risks, means = {}, {}
     samples = min(case.effective_samples(), other.effective_samples())
     for resource, measure in _MEASURES.items():
-        sums, peaks = _sums(case, other, measure)
+        one, two = _aligned(mine, theirs, measure)
+        peaks = list(map(add, one.peaks, two.peaks))
         if not peaks:
             if resource is Resource.COMPUTE:
                 risks[str(resource)] = Risk.UNKNOWN
             continue
         count = len(peaks)
-        beyond = sum(peak > 1.0 for peak in peaks) / count
+        beyond = sum(map(gt, peaks, repeat(1.0))) / count
         risks[str(resource)] = risk_of(beyond, min(samples, count)).risk
-        means[str(resource)] = round(sum(sums) / count, 4)
+        means[str(resource)] = round(sum(map(add, one.means, two.means)) / count, 4)
     lesser = map(min, busy[0].means, busy[1].means)
-    both = sum(mean >= settings.busy_ratio for mean in lesser) / aligned
+    both = sum(map(ge, lesser, repeat(settings.busy_ratio))) / aligned
     return Pairing(
         partner=other,
         memory_peak_ratio=memory_ratio,
@@ -160,16 +169,9 @@ def _namespace(case: Case) -> str:
     return case.workload.namespace if case.workload else ""
 
 
-def _sums(case: Case, other: Case, measure: Measure) -> tuple[list[float], list[float]]:
-    """The means and the peaks of both together, where both are known."""
-    mine, theirs = _aligned(case, other, measure)
-    return list(map(add, mine.means, theirs.means)), list(map(add, mine.peaks, theirs.peaks))
-
-
-def _aligned(case: Case, other: Case, measure: Measure) -> tuple[Series, Series]:
+def _aligned(mine: _SeriesOf, theirs: _SeriesOf, measure: Measure) -> tuple[Series, Series]:
     """What is known of both at the same five minutes."""
-    (mine,), (theirs,) = case.windows, other.windows
-    one, two = mine.blocks.series(measure), theirs.blocks.series(measure)
+    one, two = mine(measure), theirs(measure)
     if one.numbers == two.numbers:
         return one, two
     common = set(one.numbers).intersection(two.numbers)

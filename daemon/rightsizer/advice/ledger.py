@@ -4,7 +4,7 @@ Pure: judgements, measurements and the time come in, events go out. `ledger_stor
 restarts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -43,6 +43,7 @@ class Ledger:
         self._records = {record.advice.id: record for record in records}
         self.track_record = TrackRecord(tallies, self._settings.track_record)
         self._trials = Trials(self._settings, self.track_record)
+        self._opened_before: Mapping[str, Nanoseconds] = {}
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -52,6 +53,14 @@ class Ledger:
     def under(self, settings: LedgerSettings) -> "Ledger":
         """The same advice and the same track record, kept by other settings."""
         return Ledger(self._records.values(), settings, self.track_record.tallies)
+
+    def remember(self, opened_before: Mapping[str, Nanoseconds]) -> None:
+        """Take over from a ledger that was lost: what opens with one of these ids is not new.
+
+        Args:
+            opened_before: By the id of advice that was open, since when.
+        """
+        self._opened_before = dict(opened_before)
 
     def open_now(self) -> frozenset[tuple[str, str]]:
         """Workload key and rule of all open advice."""
@@ -242,7 +251,8 @@ class Ledger:
         if before is not None and before.trial_since is not None:
             self._trials.ended(before, was_right=None)
         state = AdviceState.REGRESSED if has_regressed else AdviceState.ACTIVE
-        advice = Advice(finding=finding, state=state, opened=now, updated=now)
+        since = self._opened_before.get(finding.id, now) if before is None else now
+        advice = Advice(finding=finding, state=state, opened=min(since, now), updated=now)
         long_seconds = judgement.conduct.long_seconds
         record = Record(
             advice,
@@ -257,6 +267,8 @@ class Ledger:
         if measured is not None:
             record = self._trials.with_baseline(record, self._followed(), now, measured)
         self._records[advice.id] = record
+        if before is None and finding.id in self._opened_before:
+            return []  # Everybody was told when it was opened.
         opened = AdviceEvent(AdviceEventKind.OPENED, advice, now)
         if has_regressed:
             return [opened, AdviceEvent(AdviceEventKind.REGRESSED, advice, now)]

@@ -1,17 +1,19 @@
 """How many replicas a workload needs, five minutes by five minutes, by time-aligned sums."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from operator import le
 from typing import Final
 
 from rightsizer.advice.confidence import sizing_factors
-from rightsizer.domain.block import BLOCK_SPAN, Measure
+from rightsizer.domain.block import BLOCK_SPAN, Measure, Series
 from rightsizer.domain.finding import Case
 from rightsizer.domain.settings import setting
 from rightsizer.domain.state import Resource
 from rightsizer.domain.units import Nanoseconds, seconds
-from rightsizer.domain.window import Window
 
 __all__ = ["ReplicaLoad", "ReplicaSettings", "replica_load"]
 
@@ -96,47 +98,57 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
     Each device is a replica, unless they talk over NVLink or are always busy together; then all
     of them are one.
     """
-    devices = [_means(window) for window in case.windows]
-    starts = tuple(sorted(set().union(*devices)))
+    starts, means = _moments([window.blocks.series(Measure.BUSY) for window in case.windows])
     if not starts:
         return None
-    busy = [
-        [each[start] >= settings.busy_ratio for each in devices if start in each]
-        for start in starts
-    ]
-    if not _is_apart(case, busy, settings):
-        needed = tuple(int(any(each)) for each in busy)
-        return ReplicaLoad(starts, (1,) * len(starts), needed, 1, len(devices))
+    size = len(case.windows)
+    is_busy = partial(le, settings.busy_ratio)
+    held = tuple(map(len, means))
+    busy = [sum(map(is_busy, each)) for each in means]
+    if not _is_apart(case, busy, held, settings):
+        return ReplicaLoad(starts, (1,) * len(starts), tuple(map(min, busy, repeat(1))), 1, size)
     together = _together(case)
     return ReplicaLoad(
         starts=starts,
-        held=tuple(map(len, busy)),
+        held=held,
         needed=tuple(
             # One that has work is needed, however little.
             at_work
             if at_work < _SEVERAL
-            else min(at_work, _enough(start, devices, together, settings))
-            for start, at_work in zip(starts, map(sum, busy), strict=True)
+            else min(at_work, _enough(sum(each), together.get(start, size), settings))
+            for start, at_work, each in zip(starts, busy, means, strict=True)
         ),
-        size=len(devices),
+        size=size,
         gpus_each=1,
     )
 
 
-def _is_apart(case: Case, busy: list[list[bool]], settings: ReplicaSettings) -> bool:
+def _is_apart(
+    case: Case, busy: Sequence[int], held: Sequence[int], settings: ReplicaSettings
+) -> bool:
     if len(case.windows) == 1:
         return True
     links = [fit.resources.get(Resource.NVLINK) for fit in case.provisioning]
     if any(link is not None and (link.need or 0.0) > _NOISE_RATIO for link in links):
         return False
-    at_work = [each for each in busy if any(each) and len(each) > 1]
-    partly = sum(not all(each) for each in at_work)
+    at_work = [pair for pair in zip(busy, held, strict=True) if pair[0] and pair[1] > 1]
+    partly = sum(some < whole for some, whole in at_work)
     return bool(at_work) and partly >= settings.apart_ratio * len(at_work)
 
 
-def _means(window: Window) -> Mapping[Nanoseconds, float]:
-    series = window.blocks.series(Measure.BUSY)
-    return dict(zip(series.starts, series.means, strict=True))
+def _moments(
+    devices: Sequence[Series],
+) -> tuple[tuple[Nanoseconds, ...], Sequence[Sequence[float]]]:
+    """When anything is known, and the means of the devices that are known then."""
+    first = devices[0]
+    if all(each.numbers == first.numbers for each in devices):
+        return tuple(first.starts), list(zip(*(each.means for each in devices), strict=True))
+    found: dict[Nanoseconds, list[float]] = {}
+    for device in devices:
+        for start, mean in zip(device.starts, device.means, strict=True):
+            found.setdefault(start, []).append(mean)
+    starts = tuple(sorted(found))
+    return starts, [found[start] for start in starts]
 
 
 def _together(case: Case) -> Mapping[Nanoseconds, float]:
@@ -148,15 +160,8 @@ def _together(case: Case) -> Mapping[Nanoseconds, float]:
     return dict(zip(series.starts, series.peaks, strict=True))
 
 
-def _enough(
-    start: Nanoseconds,
-    devices: list[Mapping[Nanoseconds, float]],
-    together: Mapping[Nanoseconds, float],
-    settings: ReplicaSettings,
-) -> int:
+def _enough(means: float, peak: float, settings: ReplicaSettings) -> int:
     """Replicas that would have been lightly loaded, and enough for the worst moment."""
-    means = sum(each[start] for each in devices if start in each)
-    peak = together.get(start, len(devices))
     return max(
         math.ceil(round(means / settings.light_ratio, _PLACES)), math.ceil(round(peak, _PLACES))
     )

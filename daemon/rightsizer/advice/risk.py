@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.advice.beta import upper_bound
+from rightsizer.advice.beta import is_below, upper_bound
 from rightsizer.domain.finding import Risk
 
 __all__ = ["RiskLevel", "rank_of", "risk_of", "worst"]
@@ -19,11 +19,18 @@ _RANKS: Final = {Risk.VERY_LOW: 0, Risk.LOW: 1, Risk.MEDIUM: 2, Risk.HIGH: 3, Ri
 
 @dataclass(frozen=True, slots=True)
 class RiskLevel:
-    """A risk with the bound that it rests on."""
+    """A risk with what it rests on."""
 
     risk: Risk
-    upper_bound_ratio: float | None
-    """`None` where too few blocks are known to say."""
+    harmed_share: float
+    effective_blocks: float
+
+    @property
+    def upper_bound_ratio(self) -> float | None:
+        """The upper 90 % bound of the share; `None` where too few blocks are known to say."""
+        if self.risk is Risk.UNKNOWN:
+            return None
+        return upper_bound(self.harmed_share, self.effective_blocks, _LEVEL)
 
 
 def risk_of(harmed_share: float, effective_blocks: float) -> RiskLevel:
@@ -31,13 +38,7 @@ def risk_of(harmed_share: float, effective_blocks: float) -> RiskLevel:
 
     The bound is the upper 90 % one of the share; fewer than 20 independent blocks say nothing.
     """
-    if effective_blocks < _MINIMUM_BLOCKS:
-        return RiskLevel(Risk.UNKNOWN, None)
-    bound = upper_bound(harmed_share, effective_blocks, _LEVEL)
-    for limit, risk in _LIMITS:
-        if bound < limit:
-            return RiskLevel(risk, bound)
-    return RiskLevel(Risk.HIGH, bound)
+    return RiskLevel(_class_of(harmed_share, effective_blocks), harmed_share, effective_blocks)
 
 
 def rank_of(risk: Risk) -> int:
@@ -48,3 +49,10 @@ def rank_of(risk: Risk) -> int:
 def worst(risks: Iterable[Risk]) -> Risk:
     """The greatest of some risks; unknown where there are none."""
     return max(risks, key=lambda risk: (rank_of(risk), risk is Risk.UNKNOWN), default=Risk.UNKNOWN)
+
+
+def _class_of(share: float, blocks: float) -> Risk:
+    if blocks < _MINIMUM_BLOCKS:
+        return Risk.UNKNOWN
+    below = (risk for limit, risk in _LIMITS if is_below(share, blocks, limit, _LEVEL))
+    return next(below, Risk.HIGH)

@@ -12,6 +12,7 @@ from rightsizer.fleet.case import Batch
 from rightsizer.fleet.estate import EstateDevice
 from rightsizer.fleet.grid import DAY
 from rightsizer.fleet.kept_days import rows_of, sheets_of
+from rightsizer.fleet.neighbors import place_of
 from rightsizer.fleet.roster import Roster
 from rightsizer.fleet.shelf import Shelf
 
@@ -49,14 +50,14 @@ def batches_of(order: Order, devices: int = _DEVICES) -> Iterator[Order]:
     """
     keys: list[str] = []
     size = 0
-    for key in sorted(order.roster.present):
-        keys.append(key)
-        size += len(order.roster.devices_of(key))
+    for group in _groups(order):
+        keys += group
+        size += sum(len(order.roster.devices_of(key)) for key in group)
         if size >= devices:
-            yield _part(order, keys)
+            yield _part(order, sorted(keys))
             keys, size = [], 0
     if keys:
-        yield _part(order, keys)
+        yield _part(order, sorted(keys))
 
 
 def read_batch(shelf: Shelf, order: Order) -> Batch:
@@ -73,6 +74,17 @@ def read_batch(shelf: Shelf, order: Order) -> Batch:
         sheets={uuid: sheets_of(found, order.sources) for uuid, found in kept.items()},
         rows=rows_of(rows, order.sources),
     )
+
+
+def _groups(order: Order) -> Iterator[list[str]]:
+    """What must be in one batch: the only GPUs of workloads on one node, who may share them."""
+    neighbors: dict[tuple[str, str], list[str]] = {}
+    for key, uuids in sorted(order.roster.present.items()):
+        if len(uuids) == 1 and key in order.roster.ever:
+            neighbors.setdefault(place_of(order.devices[uuids[0]]), []).append(key)
+        else:
+            yield [key]
+    yield from (keys for _, keys in sorted(neighbors.items()))
 
 
 def _part(order: Order, keys: Sequence[str]) -> Order:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from rightsizer.accounting.accounts import AccountingSettings
 from rightsizer.accounting.case_view import allocator_of
@@ -17,10 +18,12 @@ from rightsizer.fleet.day_demands import DemandSettings
 from rightsizer.fleet.days import DayOfSubject, Days
 from rightsizer.fleet.estate import EstateDevice
 from rightsizer.fleet.grid import FINE_STEP
+from rightsizer.fleet.neighbors import with_nodes
 from rightsizer.fleet.past import KeptPast, SubjectPast
 from rightsizer.fleet.roster import Roster, tenure_of
 from rightsizer.fleet.sheet import Sheet
 from rightsizer.fleet.shelf import HeldRow
+from rightsizer.fleet.single_days import are_aligned, rows_by_day, sheets_by_day
 
 __all__ = ["Batch", "CaseSettings", "FleetCases"]
 
@@ -91,20 +94,29 @@ class FleetCases:
         """
         self.now, self.settings = now, settings or CaseSettings()
         self._batch, self._roster = batch, batch.roster
+        told = [row.grid for row in chain(batch.rows, *batch.roster.ever.values())]
+        kept = [sheet.grid for found in batch.sheets.values() for sheet in found]
+        self._by_day = not are_aligned(told + kept)
         self._days = {
-            uuid: Days(DayOfSubject(sheet, self.settings.demands) for sheet in found)
+            uuid: Days(
+                DayOfSubject(sheet, self.settings.demands)
+                for sheet in (sheets_by_day(found) if self._by_day else found)
+            )
             for uuid, found in batch.sheets.items()
         }
         self._rows: dict[str, list[HeldRow]] = {}
-        for row in batch.rows:
+        for row in self._split(batch.rows):
             self._rows.setdefault(row.uuid, []).append(row)
         present = (self._subject(key) for key in batch.keys)
         self._subjects = {each.key: each for each in present if each.devices}
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         """The cases over the last span of time; `None` for all there is."""
-        start = 0 if span is None else self.now - span
-        return tuple(self._case(subject, start) for subject in self._subjects.values())
+        return with_nodes(
+            [self._case(subject, span) for subject in self._subjects.values()],
+            self.devices,
+            self.rows,
+        )
 
     @property
     def devices(self) -> Mapping[str, EstateDevice]:
@@ -134,8 +146,8 @@ class FleetCases:
             step if step > FINE_STEP else 0
         )
 
-    def _case(self, subject: _Subject, start: Nanoseconds) -> Case:
-        end = self.now
+    def _case(self, subject: _Subject, span: Nanoseconds | None) -> Case:
+        start, end = subject.past.days.over(span, self.now)
         accounting = self.settings.accounting
         windows = tuple(
             held.days.window(held.device.device.uuid, min(end, max(start, held.since)), end)
@@ -178,10 +190,13 @@ class FleetCases:
         tenure = tenure_of(self.rows(uuid), holder, days, self.settings.gap)
         return _Held(self._batch.devices[uuid], days, tenure.since)
 
+    def _split(self, rows: Sequence[HeldRow]) -> Sequence[HeldRow]:
+        return rows_by_day(rows) if self._by_day else rows
+
     def _together(self, key: str) -> Days:
         """The workload's own days, over all the devices that it held."""
         by_day: dict[int, list[HeldRow]] = {}
-        for row in self._roster.ever[key]:
+        for row in self._split(self._roster.ever[key]):
             by_day.setdefault(row.grid.day, []).append(row)
         found = [self._day(rows) for _, rows in sorted(by_day.items())]
         (uuid, *others) = {row.uuid for row in self._roster.ever[key]}

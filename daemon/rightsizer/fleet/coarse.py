@@ -1,4 +1,4 @@
-"""A day by five minutes told by the hour, for what must stand beside hours."""
+"""Days by five minutes told by the hour, for what must stand beside hours."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from array import array
 from math import isnan, nan
 
 from rightsizer.fleet.column import Column, Kind
-from rightsizer.fleet.grid import COARSE_STEP, Grid
+from rightsizer.fleet.grid import COARSE_STEP
 from rightsizer.fleet.sheet import Sheet
 
 __all__ = ["by_the_hour"]
 
 
 def by_the_hour(sheet: Sheet) -> Sheet:
-    """The same day by the hour: seconds and joules summed, means by known time, largest peaks."""
+    """The same days by the hour: seconds and joules summed, means by known time, largest peaks."""
     if sheet.grid.step == COARSE_STEP:
         return sheet
-    grid = Grid(sheet.grid.day, COARSE_STEP)
+    grid = sheet.grid.by(COARSE_STEP)
     each = sheet.grid.count // grid.count
     known = sheet.known_seconds()
     values = array("f")

@@ -53,7 +53,7 @@ class Part:
         first, last = self.first // each, self.last // each
         # What is left of the day by five minutes is cut off before it is summed up.
         sheet = None if self.sheet is None else by_the_hour(_cut(self.sheet, self.first, self.last))
-        return Part(sheet, Grid(self.grid.day, COARSE_STEP), first, last, self.share_ratio)
+        return Part(sheet, self.grid.by(COARSE_STEP), first, last, self.share_ratio)
 
 
 def combined(parts: Sequence[Part]) -> Sheet:
@@ -73,8 +73,10 @@ def combined(parts: Sequence[Part]) -> Sheet:
     cut = layout.additive * grid.count, (layout.additive + layout.means) * grid.count
     values = _added([piece[: cut[0]] for piece in pieces], grid.count)
     means = reduce(_sum, (piece[cut[0] : cut[1]] for piece in pieces))
-    excesses = (array("f", map(sub, piece[cut[1] :], piece[cut[0] : cut[1]])) for piece in pieces)
-    peaks = _sum(means, reduce(_largest, excesses))
+    excesses = [map(sub, piece[cut[1] :], piece[cut[0] : cut[1]]) for piece in pieces]
+    # What is unknown of one is unknown of the sum of the means already.
+    largest = map(max, *excesses) if len(excesses) > 1 else excesses[0]
+    peaks = array("f", map(add, means, largest))
     _forget_absent(devices, means, peaks)
     found = Sheet(grid, layout, values + means + peaks, _demands(parts))
     return _with_devices(found, devices)
@@ -163,11 +165,6 @@ def _added(pieces: Sequence[array[float]], count: int) -> array[float]:
 
 def _sum(one: array[float], other: array[float]) -> array[float]:
     return array("f", map(add, one, other))
-
-
-def _largest(one: array[float], other: array[float]) -> array[float]:
-    # What is unknown of one is unknown of the sum of the means already.
-    return array("f", map(max, one, other))
 
 
 def _forget_absent(devices: array[float], *measures: array[float]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from operator import sub
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ from rightsizer.domain.state import IDLE_STATES, Resource, State
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.fleet.sheet import Sheet
 
-__all__ = ["DemandSettings", "Demands", "FoundDemands", "demands_of"]
+__all__ = ["DayDemands", "DemandSettings", "Demands", "FoundDemands"]
 
 _MEASURES: Final = {
     Resource.COMPUTE: Measure.COMPUTE,
@@ -27,6 +27,8 @@ _MEASURES: Final = {
 _bin = lru_cache(maxsize=4096)(bin_of)
 _EMPTY: Final = (f"state:{State.IDLE_EMPTY}",)
 _IDLE: Final = tuple(f"state:{state}" for state in sorted(IDLE_STATES))
+_Point = tuple[int, float, int, float]
+"""Bin and seconds of a stretch's peak, and of what is left of its mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,100 +89,96 @@ class Demands:
         for resource, histogram in self.exported.items():
             part = idle[resource] / known if known else 0.0
             active = _without_lowest(histogram, part)
-            if active.total > 0:
-                found.setdefault(resource, Histogram()).merge(active)
+            if resource in found:
+                active.merge(found[resource])
+            found[resource] = active
         return FoundDemands(
             {resource: each for resource, each in found.items() if each.total > 0},
             self.compute_at_least,
         )
 
 
-def demands_of(
-    sheet: Sheet, known: Sequence[float], first: int, last: int, settings: DemandSettings
-) -> Demands:
-    """Those of some stretches of a day; of a day's distribution they have their part.
+class DayDemands:
+    """What was used of each resource over any stretches of a sheet; each is worked out once."""
 
-    Args:
-        sheet: The day.
-        known: Its known seconds by stretch.
-        first: The first stretch.
-        last: The first one that is not among them.
-        settings: How a distribution is made up.
-    """
-    found = Demands()
-    total = sum(known)
-    part = sum(known[first:last]) / total if total > 0 else 0.0
-    for resource, histogram in sheet.demands.items():
-        found.exported[resource] = _scaled(histogram, part)
-    active = _Times(sheet, known, _IDLE, (first, last))
-    held = _Times(sheet, known, _EMPTY, (first, last))
-    for resource, measure in _MEASURES.items():
-        if resource not in sheet.demands:
-            times = held if resource is Resource.MEMORY else active
-            found.estimated[resource] = times.estimated(measure, settings)
-    found.compute_at_least = active.estimated(Measure.COMPUTE_AT_LEAST, settings)
-    return found
+    def __init__(self, sheet: Sheet, known: Sequence[float], settings: DemandSettings) -> None:
+        """Nothing is worked out yet.
 
+        Args:
+            sheet: A day, or several.
+            known: Its known seconds by stretch.
+            settings: How a distribution is made up.
+        """
+        self._sheet, self._known, self._settings = sheet, known, settings
+        self._total = sum(known)
+        self._points: dict[Measure, Sequence[_Point | None]] = {}
 
-class _Times:
-    """Stretches that are looked at, and the seconds of theirs that count."""
+    def over(self, first: int, last: int) -> Demands:
+        """Those of some stretches; of a distribution that is exported they have their part.
 
-    def __init__(
-        self, sheet: Sheet, known: Sequence[float], without: Sequence[str], span: tuple[int, int]
-    ) -> None:
-        self._sheet, self._known = sheet, known
-        self._without, self._span = without, slice(*span)
-
-    @cached_property
-    def _counted(self) -> list[float]:
-        """Known seconds of each stretch, without those of some states."""
-        found = list(self._known[self._span])
-        for name in self._without:
-            column = self._sheet.named(name)
-            if column is not None:
-                found = list(map(sub, found, column[self._span]))
+        Args:
+            first: The first stretch.
+            last: The first one that is not among them.
+        """
+        found = Demands()
+        part = sum(self._known[first:last]) / self._total if self._total > 0 else 0.0
+        for resource, histogram in self._sheet.demands.items():
+            found.exported[resource] = histogram if part >= 1.0 else histogram.scaled(part)
+        for resource, measure in _MEASURES.items():
+            if resource not in self._sheet.demands:
+                found.estimated[resource] = self._estimated(measure, first, last)
+        found.compute_at_least = self._estimated(Measure.COMPUTE_AT_LEAST, first, last)
         return found
 
-    def estimated(self, measure: Measure, settings: DemandSettings) -> Histogram:
+    def _estimated(self, measure: Measure, first: int, last: int) -> Histogram:
+        if measure not in self._points:
+            self._points[measure] = self._points_of(measure)
+        weights: dict[int, float] = {}
+        for point in self._points[measure][first:last]:
+            if point is not None:
+                high, high_seconds, low, low_seconds = point
+                weights[high] = weights.get(high, 0.0) + high_seconds
+                weights[low] = weights.get(low, 0.0) + low_seconds
+        return Histogram({at: weight * NANOSECONDS_PER_SECOND for at, weight in weights.items()})
+
+    def _points_of(self, measure: Measure) -> Sequence[_Point | None]:
         """Each stretch's mean and its peak, each for a part of the time that counts."""
         means = self._sheet.named(f"mean:{measure}")
         if means is None:
-            return Histogram()
+            return ()
         peaks = self._sheet.named(f"peak:{measure}") or means
-        high, low = settings.peak_share_ratio, 1.0 - settings.peak_share_ratio
-        weights: dict[int, float] = {}
-        for mean, peak, known, counted in zip(
-            means[self._span],
-            peaks[self._span],
-            self._known[self._span],
-            self._counted,
-            strict=True,
-        ):
+        counted = self._without(_EMPTY if measure is Measure.MEMORY else _IDLE)
+        share = self._settings.peak_share_ratio
+        rest = 1.0 - share
+        found: list[_Point | None] = []
+        for mean, peak, known, time in zip(means, peaks, self._known, counted, strict=True):
             # Nothing that is unknown is more than 0.
-            if counted > 0 and peak >= 0 and mean >= 0:
-                active = mean * known / counted
-                at = _bin(peak)
-                weights[at] = weights.get(at, 0.0) + counted * high
-                if active < peak:
-                    at = _bin(active)
-                weights[at] = weights.get(at, 0.0) + counted * low
-        return Histogram({at: weight * NANOSECONDS_PER_SECOND for at, weight in weights.items()})
+            if time > 0 and peak >= 0 and mean >= 0:
+                active, high = mean * known / time, _bin(peak)
+                low = _bin(active) if active < peak else high
+                found.append((high, time * share, low, time * rest))
+            else:
+                found.append(None)
+        return found
+
+    def _without(self, states: Sequence[str]) -> list[float]:
+        """Known seconds of each stretch, without those of some states."""
+        found = list(self._known)
+        for name in states:
+            column = self._sheet.named(name)
+            if column is not None:
+                found = list(map(sub, found, column))
+        return found
 
 
 def _idle_states(resource: Resource) -> Iterable[State]:
     return (State.IDLE_EMPTY,) if resource is Resource.MEMORY else IDLE_STATES
 
 
-def _scaled(histogram: Histogram, factor: float) -> Histogram:
-    if factor >= 1.0:
-        return histogram
-    found = histogram.copy()
-    found.decay(factor)
-    return found
-
-
 def _without_lowest(histogram: Histogram, part: float) -> Histogram:
     """Without the lowest part of the weight."""
+    if part <= 0:
+        return histogram.copy()
     away = part * histogram.total
     found: dict[int, float] = {}
     for percent, weight in sorted(histogram.items()):

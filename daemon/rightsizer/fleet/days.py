@@ -12,9 +12,9 @@ from rightsizer.domain.block import Blocks
 from rightsizer.domain.state import State
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.window import Window
-from rightsizer.fleet.day_blocks import blocks_of
-from rightsizer.fleet.day_demands import Demands, DemandSettings, demands_of
+from rightsizer.fleet.day_demands import DayDemands, Demands, DemandSettings
 from rightsizer.fleet.grid import COARSE_STEP
+from rightsizer.fleet.kept_blocks import BlockColumns, KeptBlocks
 from rightsizer.fleet.sheet import DEVICES_TEXT, Sheet
 from rightsizer.fleet.sums import Sums
 
@@ -40,7 +40,8 @@ class DayOfSubject:
     def __init__(self, sheet: Sheet, settings: DemandSettings) -> None:
         self.known = sheet.known_seconds()
         """Of each stretch, all its devices together."""
-        self.sheet, self._settings = _bounded(sheet, self.known), settings
+        self.sheet = _bounded(sheet, self.known)
+        self._used = DayDemands(self.sheet, self.known, settings)
         self._sums: dict[_Span, list[float]] = {}
         self._demands: dict[_Span, Demands] = {}
 
@@ -76,9 +77,7 @@ class DayOfSubject:
     def demands_in(self, span: _Span) -> Demands:
         """What was used of each resource over some stretches."""
         if span not in self._demands:
-            self._demands[span] = demands_of(
-                self.sheet, self.known, span.first, span.last, self._settings
-            )
+            self._demands[span] = self._used.over(span.first, span.last)
         return self._demands[span]
 
     def span(self, start: Nanoseconds, end: Nanoseconds) -> _Span | None:
@@ -104,15 +103,26 @@ class Days:
         self._blocks: dict[tuple[Nanoseconds, Nanoseconds], Blocks] = {}
 
     @cached_property
-    def all_blocks(self) -> Blocks:
-        """All their blocks."""
-        return blocks_of((day.sheet, day.known_parts) for day in self.days)
+    def _columns(self) -> BlockColumns:
+        return BlockColumns([(day.sheet, day.known_parts) for day in self.days])
 
     @property
     def fine_since(self) -> Nanoseconds:
         """From when on all of them are by five minutes; 0 where none is by the hour."""
         coarse = [day.sheet.grid.end for day in self.days if day.sheet.grid.step == COARSE_STEP]
         return max(coarse, default=0)
+
+    def over(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
+        """A span of time that ends now, as whole stretches that are over; `None` for all.
+
+        Where the newest day is by the hour, ten minutes are answered by the last whole hour: what
+        held over all of it held at its end, and nothing is known of the hour that runs.
+        """
+        step = self.days[-1].sheet.grid.step if self.days else 0
+        if step != COARSE_STEP:
+            return (0 if span is None else now - span), now
+        end = now // step * step
+        return (0 if span is None else end - -(-span // step) * step), end
 
     @cached_property
     def last_heard(self) -> Nanoseconds | None:
@@ -128,7 +138,7 @@ class Days:
         if end <= start:
             return Blocks()
         if (start, end) not in self._blocks:
-            self._blocks[start, end] = self.all_blocks.between(start, end)
+            self._blocks[start, end] = KeptBlocks(self._columns, start, end)
         return self._blocks[start, end]
 
     def known_in(self, start: Nanoseconds, end: Nanoseconds) -> float:

@@ -64,8 +64,12 @@ class Waiting:
     key: str
     """Owner, or partition."""
     pool: str
+    """Empty where nobody tells."""
     gpus: float
     since_seconds: float | None = None
+    gpus_each: float | None = None
+    """Of its largest part, which needs them on one node; `None` where nobody tells."""
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

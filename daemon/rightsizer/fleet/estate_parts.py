@@ -113,8 +113,8 @@ def _workload(
 
 
 def _slim_case(case: Case) -> Case:
-    """A case without distributions, blocks and past: an estate has very many of them."""
-    return replace(case, windows=tuple(map(_slim, case.windows)), past=None)
+    """A case without distributions, blocks, past and node: an estate has very many of them."""
+    return replace(case, windows=tuple(map(_slim, case.windows)), past=None, node=None)
 
 
 def _slim(window: Window) -> Window:

@@ -15,6 +15,7 @@ from rightsizer.fleet.figures import Figures
 from rightsizer.fleet.grid import COARSE_STEP, DAY
 from rightsizer.fleet.pool_sums import Counts
 from rightsizer.fleet.view import EstateView, Hours, PoolView
+from rightsizer.fleet.waiting import placed_waiting
 
 __all__ = ["view_of"]
 
@@ -38,14 +39,16 @@ def view_of(
         by_pool[device.pool].append(device)
     total = seconds(span) * len(parts.present)
     known = parts.known_seconds.get(span, 0.0)
+    pools = tuple(
+        _pool(name, devices, parts, start, now) for name, devices in sorted(by_pool.items())
+    )
+    workloads = tuple(sorted(parts.workloads.get(span, ()), key=lambda each: each.case.key))
     return EstateView(
         start=start,
         end=now,
-        pools=tuple(
-            _pool(name, devices, parts, start, now) for name, devices in sorted(by_pool.items())
-        ),
-        workloads=tuple(sorted(parts.workloads.get(span, ()), key=lambda each: each.case.key)),
-        waiting=tuple(waiting),
+        pools=pools,
+        workloads=workloads,
+        waiting=placed_waiting(waiting, pools, workloads),
         coverage_ratio=min(1.0, known / total) if total > 0 else 0.0,
     )
 
@@ -58,7 +61,7 @@ def _pool(
     end: Nanoseconds,
 ) -> PoolView:
     boards = {device.device.board for device in devices}
-    nodes = {place: days for place, days in parts.sums.days.items() if place.pool == name}
+    nodes = parts.sums.days_of(name)
     whole: dict[int, Counts] = {}
     for days in nodes.values():
         for number, counts in days.items():
@@ -76,7 +79,7 @@ def _pool(
         size_by_node=sizes,
         node_free={
             place.node: _hours(map(_free, days.values()), start, end)
-            for place, days in sorted(nodes.items())
+            for place, days in nodes.items()
             if place.node in sizes
         },
     )
@@ -122,7 +125,7 @@ def _known(hourly: Counts, figures: Sequence[float]) -> _Part:
 
 def _sum(one: Counts | None, other: Counts) -> Counts:
     if one is None:
-        return Counts(other.grid, other.present[:], other.held[:], other.active[:])
+        return other.copy()
     one.add(other)
     return one
 

@@ -68,10 +68,10 @@ def hours_of(
     values = array("f", [math.nan]) * max(0, last - first)
     for day in days.days:
         hour = day.sheet.grid.day * _HOURS - first
-        if -_HOURS < hour < len(values):
+        if -_HOURS * day.sheet.grid.days < hour < len(values):
             found = _by_the_hour(day, column)
             if found is not None:
-                low, high = max(0, hour), min(len(values), hour + _HOURS)
+                low, high = max(0, hour), min(len(values), hour + len(found))
                 values[low:high] = array("f", map(factor.__mul__, found[low - hour : high - hour]))
     return Hours(first * COARSE_STEP, Figures(values))
 

@@ -1,4 +1,4 @@
-"""A grid: one UTC day cut into equal stretches, as a range query cuts it."""
+"""A grid: a UTC day, or several, cut into equal stretches, as a range query cuts them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,30 +15,41 @@ COARSE_STEP: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The stretches of a day. A sample at a time stands for the stretch that ends there."""
+    """The stretches of some days. A sample at a time stands for the stretch that ends there."""
 
     day: int
-    """Days since the epoch."""
+    """The first, in days since the epoch."""
     step: Nanoseconds
     """Five minutes, or an hour."""
+    days: int = 1
+    """How many there are, one after the other."""
 
     @property
     def start(self) -> Nanoseconds:
-        """Wall time at which the day begins."""
+        """Wall time at which the first day begins."""
         return self.day * DAY
 
     @property
     def end(self) -> Nanoseconds:
-        """Wall time at which the next one begins."""
-        return self.start + DAY
+        """Wall time at which the last day is over."""
+        return self.start + self.days * DAY
 
     @property
     def count(self) -> int:
         """How many stretches there are."""
-        return DAY // self.step
+        return self.days * (DAY // self.step)
+
+    @property
+    def each_day(self) -> tuple["Grid", ...]:
+        """The same, a grid for each day."""
+        return tuple(Grid(self.day + place, self.step) for place in range(self.days))
+
+    def by(self, step: Nanoseconds) -> "Grid":
+        """The same days by another step."""
+        return Grid(self.day, step, self.days)
 
     def place(self, time: Nanoseconds) -> int | None:
-        """Which stretch a sample of this time stands for; `None` for one of another day.
+        """Which stretch a sample of this time stands for; `None` for one of other days.
 
         Stores answer to the millisecond, so that what is off by less is no other stretch.
         """

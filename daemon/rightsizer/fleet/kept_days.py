@@ -12,17 +12,22 @@ from rightsizer.fleet.coarse import by_the_hour
 from rightsizer.fleet.column import Column
 from rightsizer.fleet.sheet import Layout, Sheet
 from rightsizer.fleet.shelf import HeldRow, KeptSheet
+from rightsizer.fleet.single_days import rows_by_day, sheets_by_day
 
 __all__ = ["rows_of", "sheets_of"]
 
 
 def sheets_of(kept: Iterable[KeptSheet], sources: Sequence[str]) -> list[Sheet]:
-    """One sheet a day, oldest first.
+    """One sheet for each time, oldest first; by the day where several tell of it.
 
     Args:
         kept: The days of a device as they were told, oldest first.
         sources: Whom to believe first.
     """
+    kept = list(kept)
+    if len({each.source for each in kept}) > 1:
+        kept = [each._replace(sheet=day) for each in kept for day in sheets_by_day([each.sheet])]
+        kept.sort(key=lambda each: each.sheet.grid.day)
     found = []
     for _, same in groupby(kept, lambda each: each.sheet.grid.day):
         told = sorted(same, key=lambda each: _rank(each.source, sources))
@@ -34,7 +39,17 @@ def sheets_of(kept: Iterable[KeptSheet], sources: Sequence[str]) -> list[Sheet]:
 def rows_of(rows: Iterable[HeldRow], sources: Sequence[str]) -> list[HeldRow]:
     """Of each device and day, who held it by the first source that knows."""
     found: list[HeldRow] = []
-    for _, same in groupby(rows, lambda row: (row.uuid, row.grid.day)):
+    for _, of_device in groupby(rows, lambda row: row.uuid):
+        told = list(of_device)
+        is_alone = len({row.source for row in told}) == 1
+        found += told if is_alone else _best(rows_by_day(told), sources)
+    return found
+
+
+def _best(rows: list[HeldRow], sources: Sequence[str]) -> list[HeldRow]:
+    found: list[HeldRow] = []
+    rows.sort(key=lambda row: row.grid.day)
+    for _, same in groupby(rows, lambda row: row.grid.day):
         told = list(same)
         best = min((row.source for row in told), key=lambda source: _rank(source, sources))
         found += [row for row in told if row.source == best]

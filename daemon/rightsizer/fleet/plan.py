@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.domain.state import State
 from rightsizer.domain.units import Nanoseconds, nanoseconds
@@ -28,7 +28,7 @@ _DoneOf = Callable[[str, Sequence[int]], Mapping[tuple[int, str], Done]]
 class Effort:
     """What reading a source takes."""
 
-    columns: int = 50
+    columns: int = 30
     """Series of a device, about."""
     queries: int = 20
     """Of a day of one shard, about."""
@@ -45,13 +45,20 @@ class PlannedSource:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A day of some devices."""
+    """A day of some devices, or several days by the hour."""
 
     source: str
     grid: Grid
     devices: tuple[EstateDevice, ...]
     now: Nanoseconds
     """Up to when there can be samples."""
+
+
+class _Asked(NamedTuple):
+    """Days of devices that are still to be read."""
+
+    grid: Grid
+    devices: tuple[EstateDevice, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,38 +97,41 @@ def plan_of(
     """
     first = (now - nanoseconds(settings.lookback_seconds)) // DAY
     days = range(first, now // DAY + 1)
-    fine = _fine_days(sources, days, now, settings.samples_maximum)
+    fine = _fine_days(sources, days, now, settings)
     shards: list[Shard] = []
     kept = wanted = queries = samples = 0
     for source in sources:
         known = done(source.report.source, days)
+        asked: list[_Asked] = []
         for day in reversed(days):
-            grid = Grid(day, FINE_STEP if day in fine and _is_fine(source) else COARSE_STEP)
+            grid = Grid(day, FINE_STEP if day in fine and _is_fine(source, day) else COARSE_STEP)
             if not _has_samples(source, grid, now):
                 continue
-            left = [
+            left = tuple(
                 device
                 for device in source.devices
                 if not _is_over(known.get((day, device.device.uuid)), grid, settings)
-            ]
+            )
             wanted += len(source.devices)
             kept += len(source.devices) - len(left)
+            asked.append(_Asked(grid, left))
+            stretches = min(grid.count, (now - grid.start) // grid.step)
+            samples += len(left) * source.effort.columns * stretches
+        for grid, left in _at_once(asked, source.report, now - nanoseconds(settings.late_seconds)):
             found = _shards(source, grid, left, now, settings)
             shards += found
             queries += len(found) * source.effort.queries
-            stretches = min(grid.count, (now - grid.start) // grid.step)
-            samples += len(left) * source.effort.columns * stretches
     coarse = tuple(day for day in days if day not in fine)
     return Plan(tuple(shards), tuple(sorted(fine)), coarse, kept, wanted, queries, samples)
 
 
 def _fine_days(
-    sources: Sequence[PlannedSource], days: range, now: Nanoseconds, most: int
+    sources: Sequence[PlannedSource], days: range, now: Nanoseconds, settings: FleetSettings
 ) -> frozenset[int]:
-    """The newest days, as far as the samples of all days allow, and the last 24 hours anyhow."""
+    """The newest days, as far as the samples of all days allow, and the last hours anyhow."""
     series = sum(len(source.devices) * source.effort.columns for source in sources)
-    fine = {day for day in days if (day + 1) * DAY > now - DAY}
-    left = most - series * (
+    fine = {day for day in days if (day + 1) * DAY > now - nanoseconds(settings.fine_seconds)}
+    left = settings.samples_maximum - series * (
         len(fine) * (DAY // FINE_STEP) + (len(days) - len(fine)) * (DAY // COARSE_STEP)
     )
     more = series * (DAY // FINE_STEP - DAY // COARSE_STEP)
@@ -134,8 +144,40 @@ def _fine_days(
     return frozenset(fine)
 
 
-def _is_fine(source: PlannedSource) -> bool:
-    resolution = source.report.resolution_seconds
+def _at_once(asked: Sequence[_Asked], report: SourceReport, late: Nanoseconds) -> Sequence[_Asked]:
+    """Days by the hour side by side, as many as a source can read with one question.
+
+    Args:
+        asked: Newest first.
+        report: What the source can.
+        late: Days that ended before are read for good.
+    """
+    found: list[_Asked] = []
+    for each in asked:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.grid.step == each.grid.step == COARSE_STEP
+            and last.grid.days < report.days_at_once
+            and last.grid.day == each.grid.day + 1
+            and last.grid.end <= late
+            and last.devices == each.devices
+            and _names(report, last.grid.day) == _names(report, each.grid.day)
+        ):
+            days = last.grid.days + 1
+            found[-1] = _Asked(Grid(each.grid.day, COARSE_STEP, days), each.devices)
+        else:
+            found.append(each)
+    return found
+
+
+def _names(report: SourceReport, day: int) -> frozenset[str] | None:
+    return report.names_by_day.get(day)
+
+
+def _is_fine(source: PlannedSource, day: int) -> bool:
+    report = source.report
+    resolution = report.resolution_by_day.get(day, report.resolution_seconds)
     return resolution is None or _SAMPLES_A_STRETCH * nanoseconds(resolution) <= FINE_STEP
 
 

@@ -14,7 +14,6 @@ from rightsizer.domain.state import State
 from rightsizer.domain.units import format_duration
 from rightsizer.domain.window import Window
 from rightsizer.domain.workload import WorkloadKind
-from rightsizer.fleet.estate import Waiting
 from rightsizer.fleet.hourly import HOUR, known_ratio, known_values, shape_by_hour
 from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
 
@@ -24,8 +23,6 @@ __all__ = [
     "of_gpus",
     "pool_key",
     "pool_subject",
-    "waiting_for",
-    "waiting_gpus",
     "workloads_in",
 ]
 
@@ -120,25 +117,6 @@ def of_gpus(pool: PoolView, market: Market, low: float, high: float) -> Savings:
     case = Case("", None, (whole,), (), ())
     found = released(case, market, low, high)
     return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
-
-
-def waiting_gpus(view: EstateView, pool: PoolView) -> float:
-    """GPUs of a pool that work waits for."""
-    return sum(each.gpus for each in waiting_for(view, pool))
-
-
-def waiting_for(view: EstateView, pool: PoolView) -> tuple[Waiting, ...]:
-    """Work that waits for a pool; what names none may wait for any that has no room for it.
-
-    Had it wanted one that has, it would be there.
-    """
-    largest = max(pool.size_by_node.values(), default=0)
-    most_free = max(pool.free_by_node.values(), default=0)
-    return tuple(
-        each
-        for each in view.waiting
-        if each.pool == pool.name or (not each.pool and most_free < min(each.gpus, largest))
-    )
 
 
 def workloads_in(view: EstateView, pool: PoolView) -> tuple[WorkloadView, ...]:

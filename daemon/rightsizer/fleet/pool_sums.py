@@ -15,11 +15,13 @@ from typing import Final, NamedTuple
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND
 from rightsizer.fleet.days import DayOfSubject, Days
 from rightsizer.fleet.estate import EstateDevice
-from rightsizer.fleet.grid import COARSE_STEP, Grid
+from rightsizer.fleet.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.shelf import HeldRow
 
 __all__ = ["Counts", "NodeSums", "PoolNode"]
 
+_Days = tuple[int, int]
+"""The first day since the epoch, and how many there are."""
 _EMPTY: Final = "state:idle_empty"
 _HELD_IDLE: Final = "state:idle_held"
 
@@ -34,7 +36,7 @@ class PoolNode(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """GPUs by stretch of a day."""
+    """GPUs by stretch of a day, or of some days."""
 
     grid: Grid
     present: array[float]
@@ -57,9 +59,25 @@ class Counts:
         if each == 1:
             return self
         return Counts(
-            Grid(self.grid.day, COARSE_STEP),
+            self.grid.by(COARSE_STEP),
             *(_means(values, each) for values in (self.present, self.held, self.active)),
         )
+
+    @property
+    def each_day(self) -> Iterable[Counts]:
+        """The same, day by day."""
+        if self.grid.days == 1:
+            return (self,)
+        each = DAY // self.grid.step
+        columns = (self.present, self.held, self.active)
+        return [
+            Counts(grid, *(values[place * each : (place + 1) * each] for values in columns))
+            for place, grid in enumerate(self.grid.each_day)
+        ]
+
+    def copy(self) -> Counts:
+        """An independent one."""
+        return Counts(self.grid, self.present[:], self.held[:], self.active[:])
 
     def held_peaks(self) -> array[float]:
         """The most that were held at once, by the hour; where only hours are known, their mean."""
@@ -72,9 +90,10 @@ class Counts:
 
 @dataclass(slots=True)
 class NodeSums:
-    """By node and day."""
+    """By node and time."""
 
-    days: dict[PoolNode, dict[int, Counts]] = field(default_factory=dict)
+    found: dict[PoolNode, dict[_Days, Counts]] = field(default_factory=dict)
+    """What is told of the same days stands together."""
 
     def add_device(self, device: EstateDevice, days: Days, rows: Iterable[HeldRow]) -> None:
         """Count a device in."""
@@ -83,25 +102,43 @@ class NodeSums:
             by_day.setdefault(row.grid.day, []).append(row)
         place = PoolNode(device.pool, device.cluster, device.node)
         ratio = device.device.capacity_ratio
-        mine = self.days.setdefault(place, {})
+        mine = self.found.setdefault(place, {})
         for day in days.days:
-            number = day.sheet.grid.day
-            _count(mine, _counts(day, ratio, by_day.get(number, ())))
+            _count(mine, _counts(day, ratio, by_day.get(day.sheet.grid.day, ())))
 
     def merge(self, other: NodeSums) -> None:
         """Add those of other devices."""
-        for place, days in other.days.items():
-            mine = self.days.setdefault(place, {})
-            for counts in days.values():
+        for place, found in other.found.items():
+            mine = self.found.setdefault(place, {})
+            for counts in found.values():
                 _count(mine, counts)
 
+    def days_of(self, pool: str) -> dict[PoolNode, dict[int, Counts]]:
+        """By node of a pool, day by day."""
+        return {
+            place: _by_day(found.values())
+            for place, found in sorted(self.found.items())
+            if place.pool == pool
+        }
 
-def _count(days: dict[int, Counts], counts: Counts) -> None:
-    number = counts.grid.day
-    if number in days:
-        days[number].add(counts)
+
+def _count(found: dict[_Days, Counts], counts: Counts) -> None:
+    days = counts.grid.day, counts.grid.days
+    if days in found:
+        found[days].add(counts)
     else:
-        days[number] = counts
+        found[days] = counts
+
+
+def _by_day(found: Iterable[Counts]) -> dict[int, Counts]:
+    days: dict[int, Counts] = {}
+    for counts in found:
+        for day in counts.each_day:
+            if day.grid.day in days:
+                days[day.grid.day].add(day)
+            else:
+                days[day.grid.day] = day.copy()
+    return days
 
 
 def _counts(day: DayOfSubject, ratio: float, rows: Sequence[HeldRow]) -> Counts:

@@ -132,10 +132,20 @@ class FleetSettings:
     )
     samples_maximum: int = setting(
         20_000_000,
-        help="Samples a first run may ask for; within that, days are read by five minutes from "
-        "the newest on, and the rest by the hour.",
+        help="Samples a first run may ask for, as far as it can choose: within that, days are "
+        "read by five minutes from the newest on. All others are read by the hour, whatever "
+        "that comes to.",
         minimum=100_000,
-        source="docs/benchmarks.md, the fleet: what 10,000 GPUs take a minute for",
+        source="a fortnight of 150 GPUs by five minutes; half a gigabyte of answers",
+    )
+    fine_seconds: float = setting(
+        6 * 3600.0,
+        help="How far back days are read by five minutes whatever that comes to, so that what "
+        "lasts for minutes is seen while it lasts; a UTC day is read by one step.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=_DAY_SECONDS,
+        source="docs/definitions.md, conduct: bottlenecks are looked for in six hours",
     )
     agents: AgentSourceSettings = field(default_factory=AgentSourceSettings)
     rules: EstateRuleTree = field(default_factory=EstateRuleTree)
@@ -166,6 +176,18 @@ class FleetSettings:
         "",
         help="Where days that were read and the ledger are kept; empty for `fleet.db` in the "
         "folder of `history.path`.",
+    )
+    api_socket: str = setting(
+        "/run/rightsizer-fleet/api.sock",
+        help="Socket for commands on this machine while `rightsizer fleet --serve` runs, for its own "
+        "user and group alone; empty for none. It is not the agent's, which may run beside.",
+    )
+    exported_maximum: int = setting(
+        200,
+        help="Pools, and teams, of which `/metrics` tells at most, the largest first.",
+        minimum=1,
+        maximum=10_000,
+        source="2,000 series for both; a team is whatever a label of a workload says",
     )
     interval_seconds: float = setting(
         3600.0,

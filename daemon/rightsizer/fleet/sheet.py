@@ -45,7 +45,7 @@ class Layout:
     @classmethod
     def of(cls, columns: Iterable[Column]) -> Layout:
         """The layout of some columns, in whatever order."""
-        return _layout(tuple(sorted(columns, key=_order)))
+        return _layout(tuple(columns))
 
     @property
     def peaks_pair_up(self) -> bool:
@@ -111,6 +111,12 @@ def _order(column: Column) -> tuple[int, Column]:
 
 @lru_cache(maxsize=_LAYOUTS_KEPT)
 def _layout(columns: tuple[Column, ...]) -> Layout:
+    """Whatever their order, which a source hardly changes; to sort them takes its time."""
+    return _sorted_layout(tuple(sorted(columns, key=_order)))
+
+
+@lru_cache(maxsize=_LAYOUTS_KEPT)
+def _sorted_layout(columns: tuple[Column, ...]) -> Layout:
     kinds = [column.kind for column in columns]
     means, peaks = kinds.count(Kind.MEAN), kinds.count(Kind.PEAK)
     return Layout(

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 from rightsizer.edge.database import Database
+from rightsizer.edge.ownership import Called
 from rightsizer.fleet.estate import Day, Held
 from rightsizer.fleet.grid import Grid
 from rightsizer.fleet.sheet import Sheet
@@ -24,20 +25,21 @@ from rightsizer.fleet.track_form import encode, unpack
 
 __all__ = ["Done", "HeldRow", "KeptSheet", "PackedDay", "Shelf"]
 
-_FORGET_TRACK: Final = "DELETE FROM track WHERE uuid = ? AND day = ? AND source = ?"
-_FORGET_HOLDING: Final = "DELETE FROM holding WHERE uuid = ? AND day = ? AND source = ?"
+_CALLED: Final = Called("the kept days", "fleet.path", "look or service")
+_FORGET_TRACK: Final = "DELETE FROM track WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?"
+_FORGET_HOLDING: Final = "DELETE FROM holding WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?"
 _SHEETS: Final = """
-SELECT uuid, day, source, step, data FROM track
-  WHERE day BETWEEN ? AND ? AND uuid IN (SELECT value FROM json_each(?))
+SELECT uuid, day, source, step, days, data FROM track
+  WHERE day + days > ? AND day <= ? AND uuid IN (SELECT value FROM json_each(?))
   ORDER BY uuid, day, source
 """
 _ALL_HELD: Final = """
-SELECT uuid, source, day, step, workload, first, last, share FROM holding
-  WHERE day BETWEEN ? AND ? ORDER BY uuid, day, source, first, workload
+SELECT uuid, source, day, step, days, workload, first, last, share FROM holding
+  WHERE day + days > ? AND day <= ? ORDER BY uuid, day, source, first, workload
 """
 _HELD: Final = """
-SELECT uuid, source, day, step, workload, first, last, share FROM holding
-  WHERE day BETWEEN ? AND ? AND uuid IN (SELECT value FROM json_each(?))
+SELECT uuid, source, day, step, days, workload, first, last, share FROM holding
+  WHERE day + days > ? AND day <= ? AND uuid IN (SELECT value FROM json_each(?))
   ORDER BY uuid, day, source, first, workload
 """
 
@@ -111,7 +113,9 @@ class Shelf:
             HistoryError: another process writes it, a newer program wrote it, or the place
                 cannot be read or written.
         """
-        self.database = Database(path, SHELF_SCHEMAS, read_only=read_only, is_durable=False)
+        self.database = Database(
+            path, SHELF_SCHEMAS, read_only=read_only, is_durable=False, called=_CALLED
+        )
         self._known: dict[str, str] = {}
         """Workloads as they were written."""
 
@@ -119,6 +123,11 @@ class Shelf:
     def path(self) -> Path:
         """The file."""
         return self.database.path
+
+    @property
+    def set_aside(self) -> Path | None:
+        """Where the last file went that was broken, `None` where there was none."""
+        return self.database.set_aside
 
     @property
     def size_bytes(self) -> int:
@@ -131,7 +140,8 @@ class Shelf:
         Raises:
             HistoryError: the disk is full, or the file broke and a new one was begun.
         """
-        place = [(uuid, day.grid.day, day.source) for uuid in day.uuids]
+        first, last = day.grid.day, day.grid.day + day.grid.days - 1
+        place = [(uuid, day.source, first, last) for uuid in day.uuids]
         workloads = {
             held.workload.key: _to_text(held.workload)
             for found in day.holdings.values()
@@ -188,8 +198,10 @@ class Shelf:
     def forget(self, before: int) -> int:
         """Give up what is older than a day; how many tracks went away."""
         with self.database.transaction() as connection:
-            removed = connection.execute("DELETE FROM track WHERE day < ?", (before,)).rowcount
-            connection.execute("DELETE FROM holding WHERE day < ?", (before,))
+            removed = connection.execute(
+                "DELETE FROM track WHERE day + days <= ?", (before,)
+            ).rowcount
+            connection.execute("DELETE FROM holding WHERE day + days <= ?", (before,))
             connection.execute("DELETE FROM done WHERE day < ?", (before,))
             connection.execute(
                 "DELETE FROM workload WHERE key NOT IN (SELECT workload FROM holding)"
@@ -215,28 +227,32 @@ class Shelf:
 
 
 def _write(connection: Connection, day: PackedDay) -> None:
-    number, step, source = day.grid.day, day.grid.step, day.source
+    place = day.grid.day, day.source, day.grid.step, day.grid.days
     connection.executemany(
-        "INSERT INTO track VALUES (?, ?, ?, ?, ?)",
-        [(uuid, number, source, step, data) for uuid, data in day.tracks.items()],
+        "INSERT INTO track VALUES (?, ?, ?, ?, ?, ?)",
+        [(uuid, *place, data) for uuid, data in day.tracks.items()],
     )
     connection.executemany(
-        "INSERT INTO holding VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO holding VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (uuid, number, source, step, each.workload.key, each.first, each.last, each.share_ratio)
+            (uuid, *place, each.workload.key, each.first, each.last, each.share_ratio)
             for uuid, found in day.holdings.items()
             for each in found
         ],
     )
     connection.executemany(
         "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?)",
-        [(source, number, uuid, step, day.until) for uuid in day.uuids],
+        [
+            (day.source, each.day, uuid, each.step, day.until)
+            for each in day.grid.each_day
+            for uuid in day.uuids
+        ],
     )
 
 
-def _kept(day: int, source: str, step: Nanoseconds, data: bytes) -> KeptSheet | None:
+def _kept(day: int, source: str, step: Nanoseconds, days: int, data: bytes) -> KeptSheet | None:
     try:
-        return KeptSheet(source, unpack(Grid(day, step), data))
+        return KeptSheet(source, unpack(Grid(day, step, days), data))
     except ValueError:
         return None
 
@@ -246,12 +262,13 @@ def _held_row(  # noqa: PLR0913, PLR0917 # The columns.
     source: str,
     day: int,
     step: Nanoseconds,
+    days: int,
     workload: str,
     first: int,
     last: int,
     share: float,
 ) -> HeldRow:
-    return HeldRow(uuid, source, Grid(day, step), workload, first, last, share)
+    return HeldRow(uuid, source, Grid(day, step, days), workload, first, last, share)
 
 
 def _to_text(workload: Workload) -> str:

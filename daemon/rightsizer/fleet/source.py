@@ -35,6 +35,11 @@ class SourceReport:
     names_by_day: Mapping[int, frozenset[str]] = field(default_factory=dict, hash=False)
     """Names that were there when a UTC day began, by its number, where the source looks that up:
     recording rules begin later than what they record, and outlive it."""
+    resolution_by_day: Mapping[int, float] = field(default_factory=dict, hash=False)
+    """Seconds between two samples on a UTC day, by its number, where the source looks that up:
+    older days may be downsampled, or scraped less often."""
+    days_at_once: int = 1
+    """Days by the hour that it can be asked for with one grid."""
     warnings: tuple[str, ...] = ()
     """Duplicate scrapers, clocks that disagree, gaps: what an operator should look at."""
 
@@ -57,4 +62,7 @@ class Source(Protocol):
     def day(
         self, store: Store, report: SourceReport, devices: Sequence[EstateDevice], grid: Grid
     ) -> Day:
-        """One day of some devices, duplicates of a scrape taken once."""
+        """A day of some devices, duplicates of a scrape taken once.
+
+        The grid has several days only where the report says that it may.
+        """

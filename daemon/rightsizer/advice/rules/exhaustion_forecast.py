@@ -25,11 +25,14 @@ from rightsizer.domain.finding import (
 )
 from rightsizer.domain.pattern import Trend
 from rightsizer.domain.settings import setting
+from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.domain.workload import Workload, WorkloadClass
 
 __all__ = ["RULE", "ExhaustionForecastSettings"]
 
 NAME: Final = "exhaustion_forecast"
+_TAKEN_TOGETHER: Final[Nanoseconds] = nanoseconds(86400.0)
+"""A trend goes by days, so that GPUs which came on the same one were there for all of it."""
 _GIBIBYTE: Final = 2.0**30
 _NO_SAVINGS: Final = Savings(reason="what runs short saves nothing")
 _DAYS_TO_TELL: Final = 14.0
@@ -123,6 +126,9 @@ def conduct(_: Workload | None, settings: ExhaustionForecastSettings) -> Conduct
 
 def _of_memory(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | None:
     trend = case.trend(Measure.MEMORY_BYTES)
+    starts = [window.start for window in case.windows]
+    if max(starts) - min(starts) > _TAKEN_TOGETHER:
+        return None  # It grew by the GPUs that it was given, not on those that it has.
     totals = [device.memory_total_bytes for device in case.devices]
     known = [total for total in totals if total]
     if trend is None or not trend.is_growing or len(known) < len(totals):

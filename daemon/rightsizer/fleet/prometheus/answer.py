@@ -9,11 +9,12 @@ import json
 import math
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Final
 
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.fleet.prometheus.wording import plain
 from rightsizer.fleet.store import Sampled
 
 __all__ = ["Answer", "parsed"]
@@ -25,7 +26,11 @@ _END: Final = b"]]"
 _SAMPLE_PARTS: Final = 3
 """Of a text with one sample in it, split at its quotes."""
 _MILLISECOND: Final = NANOSECONDS_PER_SECOND // 1000
+_END_OF_TIME: Final = 2.0**33
+"""Seconds since the epoch at which nanoseconds no longer fit into 64 bits, about."""
 _SHOWN: Final = 80
+_TEXTS: Final = 10
+"""More of them say no more."""
 _HARMLESS: Final = ("PromQL info", "PromQL warning", "No StoreAPIs matched for this query")
 """How warnings begin that are about the query, or about a time of which nothing is kept."""
 
@@ -56,6 +61,8 @@ def parsed(raw: bytes, step: Nanoseconds = 0) -> Answer:
     except ValueError:
         envelope = _loaded(raw)
         series = list(map(_slowly, _results(envelope)))
+    if b"\\ud" in raw or b"\\uD" in raw:
+        series = [replace(each, labels=_encodable(each.labels)) for each in series]
     warnings = [*_texts(envelope, "warnings"), *_texts(envelope, "infos")]
     partial = [text for text in warnings if not text.startswith(_HARMLESS)]
     if envelope.get("isPartial"):
@@ -146,7 +153,13 @@ def _finite(
 
 
 def _nanoseconds(seconds: float) -> Nanoseconds:
-    """Stores know milliseconds, and a double of seconds is too coarse for nanoseconds."""
+    """Stores know milliseconds, and a double of seconds is too coarse for nanoseconds.
+
+    Raises:
+        ValueError: no clock is that wrong.
+    """
+    if not 0 <= seconds < _END_OF_TIME:
+        raise ValueError("a time that is none")
     return round(seconds * 1000) * _MILLISECOND
 
 
@@ -154,6 +167,14 @@ def _labels(metric: Any) -> Mapping[str, str]:
     if not isinstance(metric, dict) or not all(isinstance(text, str) for text in metric.values()):
         raise ValueError("a series whose labels are none")
     return metric
+
+
+def _encodable(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """The labels where JSON has told halves of characters, which no file and no query takes."""
+    return {
+        name.encode(errors="replace").decode(): text.encode(errors="replace").decode()
+        for name, text in labels.items()
+    }
 
 
 def _loaded(raw: bytes) -> Mapping[str, Any]:
@@ -165,14 +186,14 @@ def _loaded(raw: bytes) -> Mapping[str, Any]:
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):
-        shown = raw[:_SHOWN].decode(errors="replace").strip()
+        shown = plain(raw[:_SHOWN].decode(errors="replace"))
         if shown.startswith("{"):
             raise ValueError(f"JSON that is broken or cut off ('{shown}'); ask again") from None
         raise ValueError(
             f"something that is not JSON ('{shown}'); is a login page or a proxy in the way?"
         ) from None
     if isinstance(found, dict) and found.get("status") == "error":
-        raise ValueError(f"an error ({found.get('errorType')}): {found.get('error')}")
+        raise ValueError(plain(f"an error ({found.get('errorType')}): {found.get('error')}"))
     if not isinstance(found, dict) or found.get("status") != "success":
         raise ValueError("JSON that is no answer of Prometheus's API; is the path right?")
     return found
@@ -192,4 +213,4 @@ def _results(envelope: Mapping[str, Any]) -> list[Any]:
 
 def _texts(envelope: Mapping[str, Any], key: str) -> list[str]:
     found = envelope.get(key)
-    return list(map(str, found)) if isinstance(found, list) else []
+    return [plain(str(text)) for text in found[:_TEXTS]] if isinstance(found, list) else []

@@ -136,18 +136,21 @@ class PrometheusStore:
             return raw
         with self._lock:
             self._slow = 0
-        return self._whole(raw, step).series
+        # Whose samples are no numbers has none.
+        return [each for each in self._whole(raw, step).series if each.values]
 
     def _whole(self, raw: bytes, step: Nanoseconds) -> Answer:
         began = self._clock()
         try:
             answer = parsed(raw, step)
         except ValueError as error:
-            raise StoreError(f"{self._endpoint.name} answered with {error}") from None
+            said = self._endpoint.quoted(str(error))
+            raise StoreError(f"{self._endpoint.name} answered with {said}") from None
         if answer.partial is not None:
             raise StoreError(
-                f"{self._endpoint.name} answered with a part of what it has: {answer.partial}; "
-                "see that all of its parts are up, as nothing is concluded from a part"
+                f"{self._endpoint.name} answered with a part of what it has: "
+                f"{self._endpoint.quoted(answer.partial)}; see that all of its parts are up, as "
+                "nothing is concluded from a part"
             )
         samples = sum(len(each.values) for each in answer.series)
         spent = self._clock() - began
@@ -156,7 +159,7 @@ class PrometheusStore:
         )
         if answer.warnings:
             with self._lock:
-                self._warnings.update(answer.warnings)
+                self._warnings.update(map(self._endpoint.quoted, answer.warnings))
         return answer
 
     def _count_slow(self, limit: Limit) -> None:
@@ -167,14 +170,21 @@ class PrometheusStore:
         if is_hanging:
             raise StoreError(
                 f"{self._endpoint.name} answers nothing in time, however little is asked: "
-                f"{limit.text}; see how loaded it is, or raise fleet.store.timeout"
+                f"{self._endpoint.quoted(limit.text)}; see how loaded it is, or raise "
+                "fleet.store.timeout"
             )
 
     def _too_much(self, limit: Limit, query: str) -> StoreLimitError:
+        name, text = self._endpoint.name, self._endpoint.quoted(limit.text)
+        if limit.kind is LimitKind.TIME:
+            return StoreLimitError(
+                f"{name} is too slow even for one moment of a query: {text}; see how loaded it "
+                "is, or raise fleet.store.timeout"
+            )
         return StoreLimitError(
-            f"{self._endpoint.name} allows less than one moment of a query of "
-            f"{len(query.encode())} bytes: {limit.text}; ask about fewer devices at once "
-            "(fleet.store.series_maximum), or raise the limit that it names"
+            f"{name} allows less than one moment of a query of {len(query.encode())} bytes: "
+            f"{text}; ask about fewer devices at once (fleet.store.series_maximum), or raise the "
+            "limit that it names"
         )
 
 

@@ -1,12 +1,14 @@
 """Who asks: the token, the user or the tenant, and the certificate, as the settings say."""
 
 import base64
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from rightsizer.fleet.settings import StoreSettings
 
-__all__ = ["authorization", "certificate", "check", "token"]
+__all__ = ["authorization", "certificate", "check", "token", "untold"]
 
 
 def check(settings: StoreSettings) -> None:
@@ -48,6 +50,24 @@ def authorization(settings: StoreSettings) -> Mapping[str, str]:
     password = _secret(settings.password_file, "password_file") if settings.password_file else ""
     pair = f"{settings.username}:{password}".encode()
     return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+def untold(settings: StoreSettings, text: str) -> str:
+    """A text without what must not be told, where a store or a proxy repeats it."""
+    found: set[str] = set()
+    for path, key in (
+        (settings.token_file, "token_file"),
+        (settings.password_file, "password_file"),
+    ):
+        with suppress(OSError, ValueError):
+            found |= {_secret(path, key)} if path else set()
+    with suppress(OSError, ValueError):
+        found |= {each.removeprefix("Basic ") for each in authorization(settings).values()}
+    for secret in sorted(found, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    # Tenants are often short words or numbers: they are taken out where they stand alone.
+    tenant = re.escape(settings.tenant)
+    return re.sub(rf"(?<![\w.:/-]){tenant}(?![\w.:/-])", "***", text) if tenant else text
 
 
 def certificate(settings: StoreSettings) -> tuple[str, str] | None:

@@ -9,10 +9,19 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from rightsizer.domain.errors import StoreError
-from rightsizer.edge.http import Excess, Failure, FailureKind, HttpClient, HttpSettings, Response
+from rightsizer.edge.http import (
+    Excess,
+    Failure,
+    FailureKind,
+    HttpClient,
+    HttpSettings,
+    Response,
+    checked_url,
+)
 from rightsizer.fleet.prometheus import credentials
 from rightsizer.fleet.prometheus.limits import Limit, LimitKind, recognized
 from rightsizer.fleet.prometheus.use import Meter, StoreUse
+from rightsizer.fleet.prometheus.wording import plain
 from rightsizer.fleet.settings import StoreSettings
 
 __all__ = ["Endpoint"]
@@ -22,14 +31,15 @@ _PATIENCE: Final = 1.25
 _NOT_ALLOWED: Final = 405
 _EXPLAINED: Final = frozenset({400, 422, 500, 503})
 """Statuses with which stores say in JSON what is wrong."""
-_SHOWN: Final = 400
 _CHECKS: Final = {
     FailureKind.AWAY: "check fleet.store.url and whether it runs",
     FailureKind.UNTRUSTED: "check fleet.store.ca_file, certificate_file and key_file",
     FailureKind.CREDENTIAL: "check fleet.store.token_file, password_file and tenant",
     FailureKind.INTERRUPTED: "see its log, and that of any proxy before it",
 }
+_SIGN_IN: Final = "or, where that is a page to sign in, give fleet.store.token_file"
 _REMEDIES: Final = {
+    **dict.fromkeys((301, 302, 303, 307, 308), _SIGN_IN),
     401: "check fleet.store.token_file, username, password_file and tenant",
     403: "check what fleet.store.token_file, username and tenant are allowed",
     404: "check the path of fleet.store.url: /prometheus for Mimir, /select/0/prometheus for a "
@@ -59,6 +69,7 @@ class Endpoint:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         credentials.check(settings)
+        _check_address(settings.url)
         self._settings = settings
         self._sleep = sleep
         self._clock = clock
@@ -87,6 +98,10 @@ class Endpoint:
     def name(self) -> str:
         """How messages call it."""
         return f"the store at {self._http.base_url}"
+
+    def quoted(self, text: str) -> str:
+        """What the store said, as a part of a message: on one line, and without secrets."""
+        return plain(credentials.untold(self._settings, text))
 
     def ask(self, path: str, parameters: Sequence[tuple[str, str]]) -> bytes | Limit:
         """The body of an answer, or what was too much for the store.
@@ -153,17 +168,29 @@ class Endpoint:
 
     def _told(self, failure: Failure) -> str:
         peer = urlsplit(self._http.base_url).netloc
-        said = f"{self.name} {failure.message.removeprefix(peer + ' ')}"
+        said = f"{self.name} {self.quoted(failure.message.removeprefix(peer + ' '))}"
         if failure.answer and failure.status in _EXPLAINED:
-            said = f"{self.name} refused ({failure.status}): {_said(failure)[:_SHOWN]}"
+            said = f"{self.name} refused ({failure.status}): {self.quoted(_said(failure))}"
+        elif failure.kind is FailureKind.CREDENTIAL:
+            said = f"{self.name} was not asked: {self.quoted(failure.message)}"
         remedy = _REMEDIES.get(failure.status) if failure.status else _CHECKS.get(failure.kind)
         return f"{said}; {remedy}" if remedy else said
+
+
+def _check_address(url: str) -> None:
+    try:
+        checked_url(url)
+    except ValueError as error:
+        hint = ""
+        if "password" in str(error):
+            hint = " of fleet.store.token_file, or fleet.store.username and password_file"
+        raise ValueError(f"fleet.store.url: {error}{hint}") from None
 
 
 def _said(failure: Failure) -> str:
     """The store's own words, out of the JSON around them where there is some."""
     try:
         found = json.loads(failure.answer)
-    except ValueError:
+    except (ValueError, RecursionError):
         return " ".join(failure.answer.split()) or failure.message
     return str(found["error"]) if isinstance(found, dict) and "error" in found else failure.answer

@@ -37,11 +37,11 @@ from rightsizer.fleet.pool_subject import (
     kind_of,
     pool_key,
     pool_subject,
-    waiting_for,
     workloads_in,
 )
 from rightsizer.fleet.spare import SpareSettings, spare_of
 from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
+from rightsizer.fleet.waiting import part_of, waiting_for
 
 __all__ = ["RULE", "FragmentationSettings"]
 
@@ -151,7 +151,7 @@ def _of_pool(
 def _wanted(view: EstateView, pool: PoolView, here: Sequence[WorkloadView]) -> tuple[int, bool]:
     """GPUs on one node that the largest job takes which waits, or else is there."""
     largest = max(pool.size_by_node.values(), default=0)
-    waiting = [min(largest, round(each.gpus)) for each in waiting_for(view, pool)]
+    waiting = [min(largest, round(part_of(each, pool))) for each in waiting_for(view, pool)]
     if max(waiting, default=0) > 1:
         return max(waiting), True
     jobs = [

@@ -23,11 +23,11 @@ from rightsizer.fleet.pool_subject import (
     of_gpus,
     pool_key,
     pool_subject,
-    waiting_gpus,
 )
 from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
 from rightsizer.fleet.spare import Spare, SpareSettings, spare_of
 from rightsizer.fleet.view import EstateView, PoolView
+from rightsizer.fleet.waiting import may_wait_for
 
 __all__ = ["RULE", "IdlePoolSettings"]
 
@@ -76,7 +76,7 @@ def _of_pool(
     )
     if too_little is not None:
         return too_little
-    waiting = waiting_gpus(view, pool)
+    waiting = may_wait_for(view, pool)
     if waiting > 0:
         summary = f"Work waits for {waiting:g} GPUs of {pool.name}, so it is not too large."
         return find_nothing(NAME, subject.case, summary, {}, {"waiting_gpus": waiting})

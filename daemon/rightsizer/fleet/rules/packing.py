@@ -32,7 +32,6 @@ from rightsizer.fleet.pool_subject import (
     of_gpus,
     pool_key,
     pool_subject,
-    waiting_gpus,
     workloads_in,
 )
 from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
@@ -40,6 +39,7 @@ from rightsizer.fleet.shared_gpus import SharedGpu, SharingPlan, plan_sharing
 from rightsizer.fleet.sharing_fragments import sharing_fragments
 from rightsizer.fleet.small_work import Small, small_work
 from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
+from rightsizer.fleet.waiting import waiting_gpus
 
 __all__ = ["RULE", "PackingSettings"]
 

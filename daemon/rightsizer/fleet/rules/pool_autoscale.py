@@ -34,10 +34,10 @@ from rightsizer.fleet.pool_subject import (
     of_gpus,
     pool_key,
     pool_subject,
-    waiting_gpus,
 )
 from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
 from rightsizer.fleet.view import EstateView, PoolView
+from rightsizer.fleet.waiting import may_wait_for
 
 __all__ = ["RULE", "PoolAutoscaleSettings"]
 
@@ -140,7 +140,7 @@ def _early(
     )
     if too_little is not None:
         return too_little
-    waiting = waiting_gpus(view, subject.pool)
+    waiting = may_wait_for(view, subject.pool)
     if waiting > 0:
         summary = f"Work waits for {waiting:g} GPUs of {subject.pool.name}; none is to go."
         return find_nothing(NAME, subject.case, summary, {}, {"waiting_gpus": waiting})

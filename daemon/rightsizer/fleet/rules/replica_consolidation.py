@@ -25,13 +25,13 @@ from rightsizer.fleet.pool_subject import (
     of_gpus,
     pool_key,
     pool_subject,
-    waiting_gpus,
     workloads_in,
 )
 from rightsizer.fleet.replica_stacks import Replicated, freed_by, replicated, stacks
 from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
 from rightsizer.fleet.sharing_fragments import sharing_fragments
 from rightsizer.fleet.view import EstateView, PoolView
+from rightsizer.fleet.waiting import waiting_gpus
 
 __all__ = ["RULE", "ReplicaConsolidationSettings"]
 

@@ -27,10 +27,11 @@ from rightsizer.domain.settings import setting
 from rightsizer.domain.workload import WorkloadClass, WorkloadKind
 from rightsizer.fleet.fleet_rule import EstateRule, Verdict
 from rightsizer.fleet.pool_growth import GrowthSettings, growth_of
-from rightsizer.fleet.pool_subject import pool_subject, waiting_gpus
+from rightsizer.fleet.pool_subject import pool_subject
 from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
 from rightsizer.fleet.spare import SpareSettings, spare_of
 from rightsizer.fleet.view import EstateView, WorkloadView
+from rightsizer.fleet.waiting import may_wait_for
 
 __all__ = ["RULE", "WrongGpuTypeSettings"]
 
@@ -95,7 +96,7 @@ def conduct(settings: WrongGpuTypeSettings) -> Conduct:
 def _room(view: EstateView, settings: WrongGpuTypeSettings) -> tuple[_Room, ...]:
     found = []
     for pool in sorted(view.pools, key=lambda pool: pool.name):
-        if pool.board is None or waiting_gpus(view, pool) > 0:
+        if pool.board is None or may_wait_for(view, pool) > 0:
             continue
         too_little = pool_subject(view, pool).too_little(
             NAME, settings.minimum_known_seconds, settings.minimum_coverage_ratio

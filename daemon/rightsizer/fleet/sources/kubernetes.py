@@ -56,6 +56,7 @@ _NO_LABELS: Final = (
     "kube-state-metrics tells none of the labels of {objects} that are looked for ({labels}): "
     "start it with --metric-labels-allowlist={objects}=[*]."
 )
+_NODE_LABEL: Final = "label_"
 _SPAN: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 
 
@@ -93,10 +94,14 @@ class KubernetesState:
             for uuid, device in estate.devices.items()
         }
         teams = {**self._teams(store, estate.workloads.values(), now), **estate.teams}
-        found = {device.pool for device in devices.values()}
-        pool = found.pop() if len(found) == 1 else ""
-        waiting = waiting_pods(store, self._owners, pool, now)
+        waiting = waiting_pods(store, self._owners, self._selectors, now)
         return replace(estate, devices=devices, teams=teams, waiting=(*estate.waiting, *waiting))
+
+    @property
+    def _selectors(self) -> tuple[str, ...]:
+        """What kube-state-metrics calls a pod's wish for a node with the label of a pool."""
+        labels = (each for each in self._settings.pool_labels if each.startswith(_NODE_LABEL))
+        return tuple(f"nodeselector_{each.removeprefix(_NODE_LABEL)}" for each in labels)
 
     def _warnings(self, store: Store, metrics: frozenset[str], now: Nanoseconds) -> Iterable[str]:
         for objects, metric, labels in (

@@ -1,13 +1,14 @@
 """Pods that wait for GPUs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.fleet.estate import Waiting
 from rightsizer.fleet.sources.kubernetes_owners import KubernetesOwners, workload_of
 from rightsizer.fleet.sources.kubernetes_series import NAMESPACE_LABELS, POD_LABELS, Pod, Span
+from rightsizer.fleet.sources.labels import first_label
 from rightsizer.fleet.store import Store
 
 __all__ = ["waiting_pods"]
@@ -25,14 +26,14 @@ _HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 
 
 def waiting_pods(
-    store: Store, owners: KubernetesOwners, pool: str, now: Nanoseconds
+    store: Store, owners: KubernetesOwners, selectors: Sequence[str], now: Nanoseconds
 ) -> tuple[Waiting, ...]:
-    """What waits now, by workload.
+    """What waits now, by workload; a pending pod has no node yet.
 
     Args:
         store: Whom to ask.
         owners: Who made the pods.
-        pool: Of the whole estate, where there is but one; a pending pod has no node yet.
+        selectors: Labels of `kube_pod_nodeselectors` that name a pool, the first that is there.
         now: Wall time.
     """
     found = store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now)
@@ -45,14 +46,34 @@ def waiting_pods(
         return ()
     since = _created(store, now)
     made_by = owners.of(store, gpus, Span(now, _HOUR))
-    counted: dict[str, float] = {}
-    oldest: dict[str, float] = {}
-    for pod, count in gpus.items():
-        key = workload_of(pod, made_by[pod]).key
-        counted[key] = counted.get(key, 0.0) + count
-        if pod in since:
-            oldest[key] = max(oldest.get(key, 0.0), seconds(now) - since[pod])
-    return tuple(Waiting(key, pool, counted[key], oldest.get(key)) for key in sorted(counted))
+    pools = _selected(store, selectors, now)
+    pods: dict[str, list[Pod]] = {}
+    for pod in sorted(gpus):
+        pods.setdefault(workload_of(pod, made_by[pod]).key, []).append(pod)
+    return tuple(
+        Waiting(
+            key=key,
+            pool=next((pools[pod] for pod in some if pod in pools), ""),
+            gpus=sum(gpus[pod] for pod in some),
+            since_seconds=max(
+                (seconds(now) - since[pod] for pod in some if pod in since), default=None
+            ),
+            gpus_each=max(gpus[pod] for pod in some),
+            namespace=some[0].namespace,
+        )
+        for key, some in sorted(pods.items())
+    )
+
+
+def _selected(store: Store, selectors: Sequence[str], now: Nanoseconds) -> Mapping[Pod, str]:
+    """The pools that pods ask for by name, where kube-state-metrics is told to tell."""
+    if not selectors:
+        return {}
+    by = ", ".join((_POD, *selectors))
+    query = f"group by ({by}) (kube_pod_nodeselectors) and on ({_POD}) ({_PENDING})"
+    found = store.instant(query, now)
+    named = {Pod.of(each.labels): first_label(each.labels, selectors) for each in found}
+    return {pod: pool for pod, pool in named.items() if pool}
 
 
 def _created(store: Store, now: Nanoseconds) -> Mapping[Pod, float]:

@@ -1,4 +1,4 @@
-"""One day of some devices, read from what their agents export."""
+"""A day of some devices, or several by the hour, read from what their agents export."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.workload import Workload
 from rightsizer.fleet.column import Column
 from rightsizer.fleet.estate import Day, EstateDevice, Held
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.grid import DAY, Grid
 from rightsizer.fleet.sources.agent import figures
 from rightsizer.fleet.sources.agent.demand_histograms import Buckets, buckets_of, demands_of
 from rightsizer.fleet.sources.agent.form import FIGURE, Figure, Labels, grouped
@@ -74,13 +74,15 @@ class _Answers:
 
 
 class DayReader:
-    """Asks for one day of some devices.
+    """Asks for the days of a grid, of some devices.
+
+    What is kept of a whole day is asked for by the day.
 
     Args:
         store: Who is asked.
-        names: Metrics and recording rules that the store has of that day.
-        devices: Of which the day is read.
-        grid: The day.
+        names: Metrics and recording rules that the store has of these days.
+        devices: Of which they are read.
+        grid: The days.
         usage: What counts as all of a resource.
     """
 
@@ -99,7 +101,7 @@ class DayReader:
         self._usage = usage
 
     def read(self) -> Day:
-        """The day; devices that were not there then are left out."""
+        """The days; devices that were not there then are left out."""
         if not self._devices:
             return Day({})
         labels = _labels(self._devices)
@@ -121,12 +123,12 @@ class DayReader:
     def _ask(self, labels: Labels, states: ByDevice, moment: Nanoseconds) -> _Answers:
         means = self._group(figures.MEANS, labels)
         weighed = [uuid for uuid, columns in means.items() if needs_power(columns)]
-        span = moment - self._grid.start
+        span = self._day_span(moment)
         buckets = grouped(figures.BUCKETS, self._names, labels, span)
         power_buckets = grouped(figures.POWER_BUCKETS, self._names, _labels(weighed), span)
-        found = self._instant(buckets, moment)
+        found = self._daily(buckets, moment)
         if weighed:
-            found = [*found, *self._instant(power_buckets, moment)]
+            found = [*found, *self._daily(power_buckets, moment)]
         return _Answers(
             states=states,
             conditions=self._columns(figures.CONDITIONS, labels),
@@ -154,7 +156,7 @@ class DayReader:
         columns |= measure_columns(
             answers.figures(uuid), presence, self._devices[uuid], self._usage
         )
-        columns |= pressure_columns(answers.limits.get(uuid, {}), known)
+        columns |= pressure_columns(answers.limits.get(uuid, {}), known, grid)
         peaks = {
             measure: columns[column] for measure, column in _PEAKS.items() if column in columns
         }
@@ -166,7 +168,7 @@ class DayReader:
     def _limits(self, labels: Labels, moment: Nanoseconds) -> dict[str, dict[str, list[Sampled]]]:
         found: dict[str, dict[str, list[Sampled]]] = {}
         query = limits_query(self._names, labels, self._grid.step)
-        for series in self._instant(query, moment):
+        for series in self._daily(query, moment):
             kinds = found.setdefault(series.labels.get("uuid", ""), {})
             kinds.setdefault(series.labels.get(FIGURE, ""), []).append(series)
         return found
@@ -186,17 +188,18 @@ class DayReader:
         known = {key: workload_by_key(key) for key in keys}
         if not keys:
             return known
-        query = workload_query(self._names, keys, moment - self._grid.start)
-        return known | workloads_of(self._instant(query, moment))
+        query = workload_query(self._names, keys, self._day_span(moment))
+        return known | workloads_of(self._daily(query, moment))
 
     def _moment(self, presences: Iterable[Presence]) -> Nanoseconds:
         """When the last stretch ends in which any of the devices was there."""
-        last = max(
+        there = (
             place
             for presence in presences
             for place, part in enumerate(presence.known_seconds)
             if part >= 0
         )
+        last = max(there, default=self._grid.count - 1)
         return self._grid.start + (last + 1) * self._grid.step
 
     def _columns(self, figure: Figure, labels: Labels) -> dict[str, dict[str, array[float]]]:
@@ -217,8 +220,17 @@ class DayReader:
         grid = self._grid
         return self._store.range(query, grid.start + grid.step, grid.end, grid.step)
 
-    def _instant(self, query: str | None, moment: Nanoseconds) -> Sequence[Sampled]:
-        return () if query is None else self._store.instant(query, moment)
+    def _day_span(self, moment: Nanoseconds) -> Nanoseconds:
+        """What a query for a day's sample looks back over."""
+        return moment - self._grid.start if self._grid.days == 1 else DAY
+
+    def _daily(self, query: str | None, moment: Nanoseconds) -> Sequence[Sampled]:
+        """A sample a day; of a single day as of the last moment of which anything is known."""
+        if query is None:
+            return ()
+        if self._grid.days == 1:
+            return self._store.instant(query, moment)
+        return self._store.range(query, self._grid.start + DAY, self._grid.end, DAY)
 
 
 def _labels(uuids: Iterable[str]) -> Labels:

@@ -1,4 +1,4 @@
-"""What was used of each resource over a day, from distributions of eleven edges."""
+"""What was used of each resource over some days, from distributions of eleven edges."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Buckets = Mapping[str, Mapping[float, float]]
 
 
 def buckets_of(answer: Iterable[Sampled]) -> dict[str, dict[str, dict[float, float]]]:
-    """The buckets of an answer, by uuid, figure and edge."""
+    """The buckets of an answer, all its days together, by uuid, figure and edge."""
     found: dict[str, dict[str, dict[float, float]]] = {}
     for series in answer:
         labels = series.labels
         figures = found.setdefault(labels.get("uuid", ""), {})
         edges = figures.setdefault(labels.get(FIGURE, ""), {})
-        edges[float(labels.get("le", "inf"))] = series.values[-1]
+        edges[float(labels.get("le", "inf"))] = sum(series.values)
     return found
 
 
@@ -44,7 +44,7 @@ def demands_of(
     known: array[float],
     working_power_ratio: float,
 ) -> dict[Resource, Histogram]:
-    """The day's distributions by resource, idle time included.
+    """The days' distributions by resource, idle time included.
 
     Buckets are wide: within one, time is spread as those stretches whose peaks lie in it.
 
@@ -79,7 +79,7 @@ def _peaks(values: array[float], known: array[float]) -> dict[int, float]:
     for share, length in zip(values, known, strict=True):
         if share >= 0 and length > 0:
             # As `bin_of`, which would be called for every stretch of an estate.
-            percent = min(_ALL, ceil(share * _ALL - _ROUNDING))
+            percent = _ALL if share >= 1.0 else ceil(share * _ALL - _ROUNDING)
             found[percent] = found.get(percent, 0.0) + length
     return found
 

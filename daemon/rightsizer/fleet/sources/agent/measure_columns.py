@@ -82,7 +82,7 @@ def measure_columns(
     used = _used(figures.totals.get("seconds"), presence.known_seconds)
     stand_in = _stand_in(figures.means.get("busy"), power.get("power"), used, settings)
     means = _measures(figures.means, figures, "mean", device, _Bounds(stand_in, used))
-    stand_in = _stand_in(figures.peaks.get("busy"), power.get("power_peak"), None, settings)
+    stand_in = _stand_in_peak(figures.peaks.get("busy"), power.get("power_peak"), settings)
     peaks = _measures(figures.peaks, figures, "peak", device, _Bounds(stand_in, None))
     found: dict[Column, array[float]] = {}
     for measure, values in means.items():
@@ -128,7 +128,7 @@ def _at_least(
     return array(
         "d",
         [
-            (1.0 if pipe > achievable else pipe / achievable) * (min(ratio, 1.0))
+            (1.0 if pipe > achievable else pipe / achievable) * (1.0 if ratio > 1.0 else ratio)
             if pipe > 0
             else pipe
             for pipe, ratio in zip(tensor, clock, strict=True)
@@ -156,10 +156,10 @@ def _stand_in(
     used: array[float] | None,
     settings: UsageSettings,
 ) -> array[float] | None:
-    """The most that busy share times power can have come to.
+    """The most that busy share times power can have come to in the mean.
 
-    A product of shares is at most either of them, in the mean as in the peak. And without
-    profiling it is what counts as used, unless a link was used more.
+    A product of shares is at most either of them. And without profiling it is what counts as
+    used, unless a link was used more.
     """
     if busy is None:
         return None
@@ -168,6 +168,23 @@ def _stand_in(
         full = settings.working_power_ratio
         bound = _lesser_of(bound, array("d", [draw / full for draw in power]))
     return bound if used is None else _lesser_of(bound, used)
+
+
+def _stand_in_peak(
+    busy: array[float] | None, power: array[float] | None, settings: UsageSettings
+) -> array[float] | None:
+    """The most that it can have come to at one moment: no product is above that of the peaks."""
+    if busy is None or power is None:
+        return busy
+    full = settings.working_power_ratio
+    # Where the power is not known, the busy share alone bounds it.
+    return array(
+        "d",
+        [
+            share if math.isnan(draw) else share * min(1.0, draw / full)
+            for share, draw in zip(busy, power, strict=True)
+        ],
+    )
 
 
 def _used(seconds: array[float] | None, known: array[float]) -> array[float] | None:

@@ -26,8 +26,9 @@ Key = tuple[str, str]
 
 
 def advice_query() -> str:
-    """Which advice is open, by node."""
-    return f"max by (instance, {_LABELS}) (rightsizer_advice_info)"
+    """Which advice is open, by node; what the fleet itself exports is not a node's."""
+    own = 'rightsizer_build_info{source="fleet"}'
+    return f"max by (instance, {_LABELS}) (rightsizer_advice_info unless on (job, instance) {own})"
 
 
 def advice_details_query() -> str:

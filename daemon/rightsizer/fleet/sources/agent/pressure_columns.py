@@ -1,4 +1,4 @@
-"""How long a device was at a resource's limit, and short of it, as its agent counted the day."""
+"""How long a device was at a resource's limit, and short of it, as its agent counted each day."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Final
 from rightsizer.domain.state import Resource
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.fleet.column import Column, Kind
+from rightsizer.fleet.grid import DAY, Grid
 from rightsizer.fleet.sources.agent.form import FIGURE, Form, Labels
 from rightsizer.fleet.sources.labels import word_of
+from rightsizer.fleet.sources.placing import placed
 from rightsizer.fleet.store import Sampled
 
 __all__ = ["LIMITS", "limits_query", "pressure_columns"]
@@ -37,15 +39,19 @@ def limits_query(names: AbstractSet[str], labels: Labels, span: Nanoseconds) -> 
 
 
 def pressure_columns(
-    limits: Mapping[str, Iterable[Sampled]], known: array[float]
+    limits: Mapping[str, Iterable[Sampled]], known: array[float], grid: Grid
 ) -> dict[Column, array[float]]:
     """Seconds by resource, each stretch with its part: when in the day it was is not exported."""
+    each = grid.count // grid.days
     found = {}
     for kind, answers in limits.items():
         for series in answers:
             resource = word_of(Resource, series.labels.get("resource", ""))
             if resource is not None:
-                share = min(1.0, series.values[-1])
-                column = array("f", [share * length for length in known])
+                shares = placed(series, grid.by(DAY)) if grid.days > 1 else series.values[-1:]
+                column = array("f")
+                for day, share in enumerate(shares):
+                    part = known[day * each : (day + 1) * each]
+                    column.extend(map(min(1.0, share).__mul__, part))
                 found[Column(Kind(kind), resource.value)] = column
     return found

@@ -7,10 +7,12 @@ from typing import Final
 from rightsizer.domain.state import Tier
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
 from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.agent.reach import UP, Reach, names_at, reach, some_devices
 from rightsizer.fleet.sources.agent.settings import AgentSourceSettings
 from rightsizer.fleet.sources.agent.warnings import warnings_of
+from rightsizer.fleet.sources.density import seconds_by_day
 from rightsizer.fleet.sources.labels import word_of
 from rightsizer.fleet.store import Store
 
@@ -27,6 +29,8 @@ _TIERS: Final = (
 """Of whatever has time of its own, which a GPU that is divided has not."""
 _HOUR_SECONDS: Final = 3600.0
 _DAY_SECONDS: Final = DAY / NANOSECONDS_PER_SECOND
+_DAYS_AT_ONCE: Final = 7
+"""A week by the hour has fewer samples than a day by five minutes, and the same shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,8 @@ def probe(
     store: Store, now: Nanoseconds, lookback: Nanoseconds, settings: AgentSourceSettings
 ) -> SourceReport:
     """What there is now, how far back, how dense, and what follows."""
-    names = names_at(store, some_devices(store, now), now)
+    few = some_devices(store, now)
+    names = names_at(store, few, now)
     past = reach(store, now, lookback)
     if not names and past.oldest is None:
         return SourceReport(NAME, cannot=("no series of Rightsizer's agents are in the store",))
@@ -61,7 +66,7 @@ def probe(
         names=names,
         past=past,
         tiers=tiers,
-        resolution_seconds=_HOUR_SECONDS / counts[0] if counts and counts[0] else None,
+        resolution_seconds=_HOUR_SECONDS / counts[0] if counts and counts[0] >= 1 else None,
         reach_seconds=0.0 if past.oldest is None else (now - past.oldest) / NANOSECONDS_PER_SECOND,
         lookback_seconds=lookback / NANOSECONDS_PER_SECOND,
     )
@@ -73,6 +78,8 @@ def probe(
         tier=max(tiers, key=lambda tier: tiers[tier]) if tiers else Tier.NONE,
         metrics=names.union(*past.names_by_day.values()),
         names_by_day=past.names_by_day,
+        days_at_once=_DAYS_AT_ONCE,
+        resolution_by_day=seconds_by_day(store, selector(UP, {"uuid": few}), now, lookback),
         can=tuple(_can(found)),
         cannot=tuple(_cannot(found, settings)),
         warnings=warnings_of(store, now, settings),
@@ -127,7 +134,13 @@ def _cannot_finely(found: _Found, settings: AgentSourceSettings) -> Iterator[str
     if resolution is not None and resolution > settings.fine_resolution_seconds:
         yield (
             f"samples are {format_duration(resolution)} apart: peaks of less than an hour are "
-            "not seen; scrape every 15 to 60 s"
+            "not seen, and what is happening now is judged by the last whole hour instead of the "
+            "last ten minutes; scrape every 15 to 60 s"
+        )
+    if STATES in found.names and not found.tiers:
+        yield (
+            "no `rightsizer_device_telemetry_info`: how far readings can be trusted is unknown, so "
+            "that no verdict becomes advice; upgrade the agents"
         )
     poor = {tier: count for tier, count in found.tiers.items() if tier is not Tier.PROFILING}
     if poor:

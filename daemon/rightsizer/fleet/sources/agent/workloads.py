@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.domain.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 from rightsizer.fleet.sources.agent.form import Figure, Form
 from rightsizer.fleet.sources.labels import first_label, word_of
 from rightsizer.fleet.store import Sampled
@@ -23,7 +23,7 @@ __all__ = [
 WORKLOAD_LABELS: Final = (
     *("workload", "kind", "class", "name"),
     *("exported_namespace", "namespace", "exported_pod", "pod"),
-    *("exported_container", "container"),
+    *("exported_container", "container", "allocator"),
 )
 """Where the scrape sets `namespace`, `pod` and `container` of the agent itself, ours arrive as
 `exported_*`."""
@@ -37,7 +37,9 @@ _INFO: Final = Figure(
         Form("rightsizer_workload_info", "last_over_time"),
     ),
 )
-_LASTING: Final = ("workload", "kind", "class", "name", "exported_namespace", "namespace")
+_LASTING: Final = (
+    *("workload", "kind", "class", "name", "exported_namespace", "namespace", "allocator"),
+)
 """Without what changes from pod to pod."""
 
 
@@ -60,6 +62,7 @@ def workload_of(labels: Mapping[str, str]) -> Workload | None:
         kind=word_of(WorkloadKind, labels.get("kind", "")) or usual.kind,
         name=labels.get("name") or usual.name,
         workload_class=word_of(WorkloadClass, labels.get("class", "")) or usual.workload_class,
+        allocator=word_of(Allocator, labels.get("allocator", "")) or usual.allocator,
         namespace=_own(labels, "namespace") or usual.namespace,
         pod=_own(labels, "pod"),
         container=_own(labels, "container"),
@@ -87,7 +90,12 @@ def workloads_of(answer: Iterable[Sampled]) -> dict[str, Workload]:
     found = (workload_of(series.labels) for series in answer)
     known = sorted(
         (workload for workload in found if workload is not None),
-        key=lambda workload: (workload.key, workload.namespace, workload.pod, workload.container),
+        key=lambda workload: (
+            workload.key,
+            # How a workload takes memory is seen a while after it has begun.
+            workload.allocator is Allocator.UNKNOWN,
+            *(workload.namespace, workload.pod, workload.container),
+        ),
     )
     return {workload.key: workload for workload in reversed(known)}
 

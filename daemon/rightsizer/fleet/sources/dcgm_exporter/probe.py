@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from rightsizer.domain.state import Tier
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
 from rightsizer.domain.xid import CRITICAL_XIDS, XID_MEANINGS
+from rightsizer.fleet.grid import FINE_STEP
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.fields import (
     ENERGY,
@@ -22,8 +23,10 @@ from rightsizer.fleet.sources.dcgm_exporter.fields import (
 from rightsizer.fleet.sources.dcgm_exporter.labels import (
     DEVICE_LABELS,
     SCRAPER_LABELS,
+    UUID_LABELS,
 )
-from rightsizer.fleet.sources.labels import one_of
+from rightsizer.fleet.sources.density import seconds_by_day
+from rightsizer.fleet.sources.labels import one_of, selector
 from rightsizer.fleet.store import Store
 
 __all__ = ["NAME", "probe"]
@@ -31,6 +34,7 @@ __all__ = ["NAME", "probe"]
 NAME: Final = "dcgm-exporter"
 _ASKED: Final = (*MEASURED, ENERGY, *REASONS, POWER_VIOLATION, THERMAL_VIOLATION, XID, *FIGURES)
 _AT_ONCE: Final = 24
+_FEW: Final = 5
 _MINUTES: Final = 10
 _HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 _DEVICE: Final = ", ".join(DEVICE_LABELS)
@@ -85,15 +89,20 @@ def probe(store: Store, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport
     can, cannot = _BY_TIER[tier]
     devices = _number(store, f"count(group by ({_DEVICE}) ({series}))", now)
     holders = tuple(_cannot_own(store, series, now))
+    resolution = _resolution(store, names[0], now)
     return SourceReport(
         NAME,
         devices=int(devices or 0),
         oldest=_oldest(store, series, now, lookback),
-        resolution_seconds=_resolution(store, names[0], now),
+        resolution_seconds=resolution,
+        resolution_by_day=seconds_by_day(store, _few(store, names[0], now), now, lookback),
         tier=tier,
         metrics=metrics,
         can=(*can, *_can(metrics)),
-        cannot=(*cannot, *holders, *_cannot(metrics), _ALTERNATION, _LOCAL),
+        cannot=(
+            *(*cannot, *holders, *_cannot(metrics), *_cannot_now(resolution)),
+            *(_ALTERNATION, _LOCAL),
+        ),
         warnings=tuple(_warnings(store, series, metrics, now)),
     )
 
@@ -119,7 +128,18 @@ def _resolution(store: Store, name: str, now: Nanoseconds) -> float | None:
     """A median; scrapes of each device are counted for themselves."""
     query = f"quantile(0.5, count_over_time({name}[{_MINUTES}m]))"
     count = _number(store, query, now)
-    return None if not count else _MINUTES * 60.0 / count
+    return None if count is None or count < 1 else _MINUTES * 60.0 / count
+
+
+def _few(store: Store, name: str, now: Nanoseconds) -> str:
+    """A selector of the series of some GPUs."""
+    found = store.instant(f"topk({_FEW}, {name})", now)
+    label, uuids = "", list[str]()
+    for label in UUID_LABELS:
+        uuids = sorted({each.labels[label] for each in found if each.labels.get(label)})
+        if uuids:
+            break
+    return selector(name, one_of(label, uuids) if uuids else "")
 
 
 def _can(metrics: Collection[str]) -> Iterator[str]:
@@ -134,6 +154,15 @@ def _cannot(metrics: Collection[str]) -> Iterator[str]:
         yield (
             "Throttling: neither DCGM_FI_DEV_CLOCKS_EVENT_REASONS nor DCGM_FI_DEV_POWER_VIOLATION "
             "is exported."
+        )
+
+
+def _cannot_now(resolution: float | None) -> Iterator[str]:
+    if resolution is not None and 2 * resolution > FINE_STEP / NANOSECONDS_PER_SECOND:
+        yield (
+            f"What is happening now by the last ten minutes: samples are "
+            f"{format_duration(resolution)} apart, so that it is judged by the last whole hour; "
+            "scrape every 15 to 60 s."
         )
 
 

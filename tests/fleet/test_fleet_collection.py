@@ -1,0 +1,40 @@
+"""Cycles are looked for after much was made, and not while it is."""
+
+import gc
+from collections.abc import Callable
+from functools import partial
+from operator import mul
+
+import pytest
+
+from rightsizer.fleet.collection import paused_collection
+from rightsizer.fleet.crew import Crew
+
+
+def test_collection_goes_on_however_it_ends() -> None:
+    """And not before the outermost pause ends."""
+    with pytest.raises(LookupError):
+        interrupted()
+    assert gc.isenabled()
+
+
+def interrupted() -> None:
+    """Paused twice, and then there is an error."""
+    with paused_collection():
+        with paused_collection():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+        raise LookupError
+
+
+def test_whoever_hands_out_work_collects_again_when_it_is_done() -> None:
+    """And where nobody waits for the rest of it."""
+    results = Crew(_begin, 2).results([1, 2, 3, 4])
+    assert next(results) in (2, 4, 6, 8)
+    assert not gc.isenabled()
+    results.close()  # type: ignore[attr-defined] # A generator, as it is written.
+    assert gc.isenabled()
+
+
+def _begin() -> Callable[[int], int]:
+    return partial(mul, 2)

@@ -1,0 +1,73 @@
+"""Cases on one node know each other, and share a batch so that they can."""
+
+from cases import case, window
+from kept_estate import FIRST_DAY, estate_device
+from readings import DAY
+from rightsizer.domain.finding import Case
+from rightsizer.domain.state import State
+from rightsizer.domain.workload import Workload, WorkloadKind
+from rightsizer.fleet.batch import Order, batches_of
+from rightsizer.fleet.grid import FINE_STEP, Grid
+from rightsizer.fleet.neighbors import with_nodes
+from rightsizer.fleet.roster import Roster
+from rightsizer.fleet.shelf import HeldRow
+
+GRID = Grid(FIRST_DAY, FINE_STEP)
+DEVICES = {each.device.uuid: each for each in map(estate_device, range(16))}
+UUIDS = list(DEVICES)
+
+
+def held(name: str, *numbers: int) -> Case:
+    """A workload on some GPUs; there are eight of them on a node."""
+    workload = Workload(name, WorkloadKind.KUBERNETES, name)
+    devices = [DEVICES[UUIDS[number]].device for number in numbers]
+    return case([window({State.PRODUCTIVE: 1.0})] * len(numbers), workload, devices)
+
+
+def row(number: int, name: str, last: int = 287, share: float = 1.0) -> HeldRow:
+    """Who held a GPU from the beginning of the day on."""
+    return HeldRow(UUIDS[number], "rightsizer", GRID, name, 0, last, share)
+
+
+def test_neighbors_are_those_of_the_same_node() -> None:
+    """A workload over two nodes has none, and is nobody's."""
+    given = [held("one", 0), held("two", 1), held("far", 8), held("wide", 2, 9)]
+    rows = {UUIDS[0]: [row(0, "one")], UUIDS[1]: [row(1, "one", 3), row(1, "two")]}
+    found = {each.key: each for each in with_nodes(given, DEVICES, lambda it: rows.get(it, []))}
+    node = found["one"].node
+    assert node is not None
+    assert node is found["two"].node
+    assert [each.key for each in node.cases] == ["one", "two"]
+    assert all(each.node is None for each in node.cases)
+    assert found["wide"].node is None
+    assert [each.key for each in (found["far"].node or node).cases] == ["far"]
+
+
+def test_who_holds_a_device_now_is_known() -> None:
+    """Two that share it are both there; who has left is not."""
+    rows = [row(0, "gone", 5), row(0, "one", share=0.5), row(0, "two", share=0.5)]
+    given = [held("one", 0), held("two", 0), held("gone", 1)]
+    (first, *_) = with_nodes(given, DEVICES, lambda it: rows if it == UUIDS[0] else [])
+    assert first.node is not None
+    assert [each.workload.key for each in first.node.holdings[UUIDS[0]]] == ["one", "two"]
+    assert first.node.readings == {}
+
+
+def test_a_free_device_has_no_neighbors_of_its_own() -> None:
+    """Nobody is asked to share it; it stands on its node all the same."""
+    free = case([window({State.IDLE_EMPTY: 1.0})], None, [DEVICES[UUIDS[3]].device])
+    alone, neighbor = with_nodes([free, held("one", 0)], DEVICES, lambda _: [])
+    assert alone.node is neighbor.node
+    assert alone.node is not None
+    assert [each.key for each in alone.node.cases] == ["one"]
+
+
+def test_a_batch_has_all_neighbors() -> None:
+    """Whatever their names are, and however full the batch is."""
+    present = {f"{number % 2}-{number}": (UUIDS[number],) for number in range(16)}
+    ever = {key: (row(int(key[2:]), key),) for key in present}
+    order = Order(Roster(present, ever), DEVICES, {}, FIRST_DAY, (FIRST_DAY + 1) * DAY)
+    batches = list(batches_of(order, devices=3))
+    nodes = [{DEVICES[present[key][0]].node for key in each.keys} for each in batches]
+    assert nodes == [{"node-0"}, {"node-1"}]
+    assert sorted(key for each in batches for key in each.keys) == sorted(present)

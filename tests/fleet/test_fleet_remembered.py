@@ -1,0 +1,64 @@
+"""What a real store remembers of a fleet's advice after its ledger was lost."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from prometheus_server import prometheus_server, scrape_config
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.remembered import opened_before
+from rightsizer.fleet.settings import StoreSettings
+from rightsizer.telemetry.simulated.source import DEFAULT_START
+
+pytestmark = pytest.mark.prometheus
+
+SECOND: Final = 10**9
+HOUR: Final = 3600
+NOON: Final = DEFAULT_START // SECOND + 12 * HOUR
+LOOKBACK: Final = 14 * 86400 * SECOND
+OPENED: Final = "rightsizer_advice_opened_timestamp_seconds"
+COVERAGE: Final = "rightsizer_fleet_coverage_ratio"
+FLEET: Final = 'job="fleet",instance="fleet:19400"'
+AGENT: Final = 'job="agents",instance="n1:19400"'
+
+
+def past() -> str:
+    """A fleet that was scraped from six to noon, at first with a piece of advice more."""
+    lines: dict[str, list[str]] = {OPENED: [], COVERAGE: []}
+    for time in range(NOON - 6 * HOUR, NOON + 1, 60):
+        lines[COVERAGE].append(f"{COVERAGE}{{{FLEET}}} 0.9 {time}\n")
+        lines[OPENED].append(f'{OPENED}{{id="kept",{FLEET}}} {NOON - 9 * HOUR}.25 {time}\n')
+        lines[OPENED].append(f'{OPENED}{{id="theirs",{AGENT}}} {NOON - 8 * HOUR} {time}\n')
+        lines[OPENED].append(f'{OPENED}{{id="later",{FLEET}}} {NOON + 9999 * HOUR} {time}\n')
+        if time < NOON - HOUR:
+            lines[OPENED].append(f'{OPENED}{{id="closed",{FLEET}}} {NOON - 7 * HOUR} {time}\n')
+    return "".join([*("".join(each) for each in lines.values()), "# EOF\n"])
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[PrometheusStore]:
+    """A Prometheus that has scraped it."""
+    with prometheus_server(scrape_config(), past=past()) as server:
+        yield PrometheusStore(StoreSettings(url=server.url))
+
+
+@pytest.mark.parametrize("hours", [0, 0.2, 9, 13 * 24])
+def test_what_was_open_at_the_end_is_remembered(store: PrometheusStore, hours: float) -> None:
+    """However long ago that was: not what was closed, nor the agents', nor what cannot be."""
+    now = round((NOON + hours * HOUR) * SECOND)
+    assert opened_before(store, now, LOOKBACK) == {"kept": (NOON - 9 * HOUR) * SECOND + SECOND // 4}
+
+
+def test_what_is_older_than_the_lookback_is_forgotten(store: PrometheusStore) -> None:
+    """Nothing is left of it that could be asked for."""
+    assert opened_before(store, (NOON + 15 * 86400) * SECOND, LOOKBACK) == {}
+
+
+def test_it_takes_a_handful_of_queries(store: PrometheusStore) -> None:
+    """Of one series for the time, and of one moment for the rest."""
+    before = store.use
+    opened_before(store, (NOON + 9 * HOUR) * SECOND, LOOKBACK)
+    used = store.use.since(before)
+    assert used.queries <= 4
+    assert used.samples < 500

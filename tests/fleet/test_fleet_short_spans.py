@@ -1,0 +1,91 @@
+"""The present is judged by stretches that are over, and each day is read as its samples allow."""
+
+from array import array
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kept_estate import FIRST_DAY, track
+from readings import DAY, HOUR, MINUTE
+from rightsizer.domain.state import State
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.fleet.day_demands import DemandSettings
+from rightsizer.fleet.days import DayOfSubject, Days
+from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP
+from rightsizer.fleet.prometheus.use import StoreUse
+from rightsizer.fleet.sheet import Sheet
+from rightsizer.fleet.sources.density import seconds_by_day
+from rightsizer.fleet.store import Sampled
+
+NOON = FIRST_DAY * DAY + 12 * HOUR
+
+
+def days(step: Nanoseconds) -> Days:
+    """A day of a GPU that idles."""
+    sheet = Sheet.of(track(0, FIRST_DAY, step, state=State.IDLE_HELD))
+    return Days([DayOfSubject(sheet, DemandSettings())])
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"),
+    [
+        (0, (NOON, NOON)),
+        (10 * MINUTE, (NOON - HOUR, NOON)),
+        (HOUR, (NOON - HOUR, NOON)),
+        (90 * MINUTE, (NOON - 2 * HOUR, NOON)),
+        (None, (0, NOON)),
+    ],
+)
+def test_ten_minutes_are_the_last_whole_hour(
+    span: Nanoseconds | None, expected: tuple[Nanoseconds, Nanoseconds]
+) -> None:
+    """As old as that is, all of it is known; the hour that runs is not looked at."""
+    assert days(COARSE_STEP).over(span, NOON + 25 * MINUTE) == expected
+
+
+@given(st.integers(1, 11 * 60), st.integers(0, 59))
+def test_all_of_a_span_is_known(minutes: int, past: int) -> None:
+    """Whichever minute of an hour it is."""
+    known = days(COARSE_STEP)
+    start, end = known.over(minutes * MINUTE, NOON + past * MINUTE)
+    window = known.window("x", start, end)
+    assert window.states[State.IDLE_HELD] == end - start >= minutes * MINUTE
+
+
+def test_five_minutes_are_as_they_were() -> None:
+    """A day that is known by five minutes needs no rounding."""
+    now = NOON + 7 * MINUTE
+    assert days(FINE_STEP).over(10 * MINUTE, now) == (now - 10 * MINUTE, now)
+
+
+class Counted:
+    """A store that counts a series's samples: one in five minutes, and one a minute of late."""
+
+    use = StoreUse()
+
+    def __init__(self, since: Nanoseconds) -> None:
+        self.since = since
+
+    def range(
+        self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
+    ) -> Sequence[Sampled]:
+        """Samples in the hour before each time."""
+        assert promql == "max(count_over_time(up[3600s]))"
+        times = list(range(start, end + 1, step))
+        counts = array("d", [60.0 if time - HOUR >= self.since else 12.0 for time in times])
+        return [Sampled({}, times, counts)]
+
+    def instant(self, promql: str, time: Nanoseconds) -> Sequence[Sampled]:
+        """Nothing."""
+        del promql, time
+        return []
+
+
+def test_each_day_is_looked_at_for_itself() -> None:
+    """One odd hour does not make a day; a midnight's sample belongs to the day before."""
+    end = (FIRST_DAY + 3) * DAY
+    store = Counted(since=(FIRST_DAY + 2) * DAY + 2 * HOUR)
+    found = seconds_by_day(store, "up", end, 2 * DAY)
+    assert found == {FIRST_DAY: 300.0, FIRST_DAY + 1: 300.0, FIRST_DAY + 2: 60.0}
