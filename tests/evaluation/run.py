@@ -23,6 +23,7 @@ from evaluation import (
     long_run,
     memory,
     mig,
+    profiles,
     projection,
     quantiles,
     ratios,
@@ -71,6 +72,7 @@ EVALUATIONS: Final[Sequence[tuple[str, Evaluation]]] = (
     ("MIG slices", mig.evaluate),
     ("Projection of profiles", projection.evaluate),
     ("The fleet, in real stores", fleet.evaluate),
+    ("Profilers' files against their raw events", profiles.evaluate),
 )
 
 

@@ -15,7 +15,7 @@ CONFIG: Final = """\
 sampling: {interval: 200ms}
 history: {path: FOLDER/history.db}
 web: {listen_addresses: ['127.0.0.1:0'], enable_lifecycle: true}
-sources: {simulated: {scenario: single-h100}}
+sources: {simulated: {scenario: eight-gpu-node}}
 path: {api_socket: FOLDER/api.sock}
 recommender: {interval: 1d, jitter: 0}
 """

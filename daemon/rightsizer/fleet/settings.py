@@ -174,13 +174,14 @@ class FleetSettings:
     )
     path: str = setting(
         "",
-        help="Where days that were read and the ledger are kept; empty for `fleet.db` in the "
-        "folder of `history.path`.",
+        help="Where days that were read are kept, and beside them the ledger; empty for "
+        "`fleet.db` in the folder of `history.path`, or in the user's cache where that is out of "
+        "reach.",
     )
     api_socket: str = setting(
         "/run/rightsizer-fleet/api.sock",
-        help="Socket for commands on this machine while `rightsizer fleet --serve` runs, for its own "
-        "user and group alone; empty for none. It is not the agent's, which may run beside.",
+        help="Socket for commands on this machine while `rightsizer fleet --serve` runs, for its "
+        "own user and group alone; empty for none. It is not the agent's, which may run beside.",
     )
     exported_maximum: int = setting(
         200,

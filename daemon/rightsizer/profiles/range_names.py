@@ -28,7 +28,8 @@ _CHECKPOINT: Final = re.compile(
     re.IGNORECASE,
 )
 _RECOMPUTATION: Final = re.compile(
-    r"checkpoint_?(?:function|wrap)|activation|recomput|gradient[ _\-]?check|checkpointed", re.IGNORECASE
+    r"checkpoint_?(?:function|wrap)|activation|recomput|gradient[ _\-]?check|checkpointed",
+    re.IGNORECASE,
 )
 """Checkpoints of activations are computation and never reach a disk."""
 _SYNCHRONIZATION: Final = re.compile(r"synchroni[sz]|\bbarrier\b", re.IGNORECASE)

@@ -32,5 +32,8 @@ def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
             continue
         recorder.host_span(range_kind(name), name, start, end)
         if is_step(name):
+            counted = recorder.events
             for device in gpus.of_process(process_of(thread)) or (None,):
                 recorder.step(name, start, end, device)
+            # One row of the file, which the span above has counted.
+            recorder.events = counted

@@ -10,7 +10,7 @@ CAUSES: Final = {
     "copy": "copies, exposed",
     "host_wait": "waiting for the host",
     "kernel_wait": "between kernels",
-    "other_idle": "idle, cause not known",
+    "other_idle": "idle for other causes",
 }
 """Where the time of a device goes, in the order in which it is drawn."""
 
@@ -21,7 +21,7 @@ FIGURES: Final = {
     "kernel_ratio": "with a kernel",
     "host_wait_ratio": "waiting for the host",
     "kernel_wait_ratio": "between kernels",
-    "other_idle_ratio": "idle, cause not known",
+    "other_idle_ratio": "idle for other causes",
     "exposed_collective_ratio": "collectives, exposed",
     "exposed_copy_ratio": "copies, exposed",
     "launches_per_second": "launches a second",

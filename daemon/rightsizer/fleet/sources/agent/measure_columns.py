@@ -128,7 +128,7 @@ def _at_least(
     return array(
         "d",
         [
-            (1.0 if pipe > achievable else pipe / achievable) * (1.0 if ratio > 1.0 else ratio)
+            (1.0 if pipe > achievable else pipe / achievable) * (min(ratio, 1.0))
             if pipe > 0
             else pipe
             for pipe, ratio in zip(tensor, clock, strict=True)

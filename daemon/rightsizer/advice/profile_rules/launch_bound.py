@@ -1,0 +1,149 @@
+"""GPUs that wait for kernels so short that launching them takes longer than running them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.profile_rules.gain import Gain
+from rightsizer.advice.profile_rules.member import Member
+from rightsizer.advice.profile_rules.rule import ProfileRule
+from rightsizer.advice.profile_rules.steady import SteadySettings, at_work
+from rightsizer.advice.profile_rules.verdict import (
+    Complaint,
+    Seen,
+    complain,
+    factors_of,
+    find_nothing,
+)
+from rightsizer.domain.finding import Action, Finding, Instruction, Reason
+from rightsizer.domain.profile import KernelUse, Profile
+from rightsizer.domain.settings import setting
+
+__all__ = ["RULE", "LaunchBoundSettings", "mean_kernel_seconds"]
+
+NAME: Final = "profile_launch_bound"
+_MOST_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchBoundSettings:
+    """When launches are the limit."""
+
+    on_ratio: float = setting(
+        0.3,
+        help="Share of a device's span in which it waits for the host, from which on it counts.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="SageMaker: a GPU is held up by its host below 70 % of use",
+    )
+    kernel_maximum_seconds: float = setting(
+        20e-6,
+        help="Mean time of a kernel up to which its launch is what counts.",
+        unit="seconds",
+        minimum=0.0,
+        source="HolisticTraceAnalysis: a launch takes 5 to 20 µs",
+    )
+    removed_low_ratio: float = setting(
+        0.5,
+        help="Part of the wait that CUDA graphs remove at least, where steps can be captured.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="a cautious half: inputs still are copied, and graphs launched",
+    )
+    steady: SteadySettings = field(default_factory=SteadySettings)
+
+
+def judge(profiles: Sequence[Profile], settings: LaunchBoundSettings) -> Finding:
+    """Whether a device waits for launches of short kernels, and for nothing that has a name."""
+    members = at_work(NAME, profiles, settings.steady)
+    if isinstance(members, Finding):
+        return members
+    held = [each for each in members if _is_held(each, settings)]
+    worst = max(held or members, key=lambda each: each.host_wait_ratio)
+    seen = _seen(worst, settings)
+    if not held:
+        return find_nothing(NAME, profiles, seen)
+    return complain(
+        NAME,
+        profiles,
+        Complaint(
+            seen=seen,
+            reason=Reason.LAUNCH_BOUND,
+            action=Action.ENABLE_CUDA_GRAPHS,
+            gain=Gain.of(worst, worst.host_wait_ratio, settings.removed_low_ratio),
+            description="Launch whole steps as CUDA graphs, or fuse the short kernels.",
+            culprits=tuple(each.key for each in held),
+            instructions=_instructions(_short(worst, settings)),
+        ),
+    )
+
+
+def mean_kernel_seconds(member: Member) -> float | None:
+    """Of a kernel that is no communication; `None` where it ran none."""
+    kernels = member.kernels_at_work
+    count = sum(each.count for each in kernels)
+    return sum(each.seconds for each in kernels) / count if count else None
+
+
+def _is_held(member: Member, settings: LaunchBoundSettings) -> bool:
+    mean = mean_kernel_seconds(member)
+    return (
+        mean is not None
+        and mean <= settings.kernel_maximum_seconds
+        # What the loader explains is not the launches' fault.
+        and member.host_wait_ratio - member.loader_wait_ratio >= settings.on_ratio
+    )
+
+
+def _seen(member: Member, settings: LaunchBoundSettings) -> Seen:
+    launches, span = member.device.launches, member.time.span_seconds
+    mean = mean_kernel_seconds(member)
+    rate = launches.count / span if launches and span else 0.0
+    short = _short(member, settings)
+    evidence: dict[str, object] = {
+        "device": member.key,
+        "host_wait_ratio": round(member.host_wait_ratio, 4),
+        "mean_kernel_seconds": None if mean is None else round(mean, 9),
+        "launches_per_second": round(rate, 1),
+        "short_kernels": launches.short_kernels if launches else None,
+        "launch_host_seconds": round(launches.host_seconds, 9) if launches else None,
+        "kernels": [each.name for each in short],
+    }
+    ran = "" if mean is None else f"; a kernel runs {mean * 1e6:.1f} µs on average"
+    return Seen(
+        f"{member.key} waits for the host {member.host_wait_ratio:.1%} of the time{ran}, "
+        f"at {rate:,.0f} launches a second.",
+        factors_of(member, member.host_wait_ratio, settings.on_ratio),
+        evidence,
+    )
+
+
+def _short(member: Member, settings: LaunchBoundSettings) -> tuple[KernelUse, ...]:
+    """The kernels that are launched most often, of the short ones."""
+    short = [
+        each
+        for each in member.kernels_at_work
+        if each.count and each.seconds / each.count <= settings.kernel_maximum_seconds
+    ]
+    return tuple(sorted(short, key=lambda each: -each.count)[:_MOST_NAMED])
+
+
+def _instructions(kernels: Sequence[KernelUse]) -> tuple[Instruction, ...]:
+    named = "\n".join(f"{each.count} x {each.name}" for each in kernels)
+    return (
+        Instruction(
+            "Capture the steps as CUDA graphs",
+            'model = torch.compile(model, mode="reduce-overhead")\n'
+            "or torch.cuda.make_graphed_callables(model, sample_arguments) for fixed shapes; "
+            "jax.jit around the whole step;\n"
+            "serving engines: vLLM without --enforce-eager, cuda_graph_config of TensorRT-LLM",
+        ),
+        Instruction(
+            "Fuse, or give each launch more to do: a larger batch, fused optimizers", named
+        ),
+    )
+
+
+RULE: Final = ProfileRule(NAME, LaunchBoundSettings(), judge)

@@ -1,0 +1,107 @@
+"""GPUs that wait for copies to and from the host."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.profile_rules.gain import Gain
+from rightsizer.advice.profile_rules.member import Member
+from rightsizer.advice.profile_rules.rule import ProfileRule
+from rightsizer.advice.profile_rules.steady import SteadySettings, at_work
+from rightsizer.advice.profile_rules.verdict import (
+    Complaint,
+    Seen,
+    complain,
+    factors_of,
+    find_nothing,
+)
+from rightsizer.domain.finding import Action, Finding, Instruction, Reason, Risk
+from rightsizer.domain.profile import CopyKind, CopyUse, HostMemory, Profile
+from rightsizer.domain.settings import setting
+
+__all__ = ["RULE", "PcieBoundSettings"]
+
+NAME: Final = "profile_pcie_bound"
+_OVER_PCIE: Final = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST)
+
+
+@dataclass(frozen=True, slots=True)
+class PcieBoundSettings:
+    """When copies are the limit."""
+
+    on_ratio: float = setting(
+        0.1,
+        help="Share of a device's span with a copy over PCIe and no kernel that counts.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="a tenth of the time; what is copied beside kernels costs nothing",
+    )
+    removed_low_ratio: float = setting(
+        0.3,
+        help="Part of it that goes at least, once memory is pinned and copies overlap.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="pageable copies reach about half of the link or more (NVIDIA, CUDA best practices)",
+    )
+    steady: SteadySettings = field(default_factory=SteadySettings)
+
+
+def judge(profiles: Sequence[Profile], settings: PcieBoundSettings) -> Finding:
+    """Whether a device waits for copies, and from what memory they come."""
+    members = at_work(NAME, profiles, settings.steady, needs_launches=False)
+    if isinstance(members, Finding):
+        return members
+    held = [each for each in members if _exposed_ratio(each) >= settings.on_ratio]
+    worst = max(held or members, key=_exposed_ratio)
+    ratio = _exposed_ratio(worst)
+    seen = Seen(
+        f"{worst.key} copies over PCIe without a kernel beside it {ratio:.1%} of the time"
+        f"{_pageable_text(worst)}.",
+        factors_of(worst, ratio, settings.on_ratio),
+        {
+            "device": worst.key,
+            "exposed_copy_ratio_at_most": round(ratio, 4),
+            "copies": {f"{each.kind}, {each.memory}": each.bytes for each in _copies(worst)},
+        },
+    )
+    if not held:
+        return find_nothing(NAME, profiles, seen)
+    complaint = Complaint(
+        seen=seen,
+        reason=Reason.PCIE_BOUND,
+        action=Action.FIX_INPUT_PIPELINE,
+        gain=Gain.of(worst, ratio, settings.removed_low_ratio),
+        description="Copy from pinned memory, beside the kernels.",
+        culprits=tuple(each.key for each in held),
+        instructions=(_PIN,),
+        risk=Risk.VERY_LOW,
+    )
+    return complain(NAME, profiles, complaint)
+
+
+def _exposed_ratio(member: Member) -> float:
+    """At most: exposed time is not told apart by kind, so both lengths bound it."""
+    summed = sum(each.seconds for each in _copies(member))
+    return member.share(min(summed, member.time.exposed_copy_seconds))
+
+
+def _copies(member: Member) -> tuple[CopyUse, ...]:
+    return tuple(each for each in member.device.copies if each.kind in _OVER_PCIE)
+
+
+def _pageable_text(member: Member) -> str:
+    pageable = [each for each in _copies(member) if each.memory is HostMemory.PAGEABLE]
+    if not pageable:
+        return ""
+    count, size = sum(each.count for each in pageable), sum(each.bytes for each in pageable)
+    return f"; {count} copies of {size / 1e6:,.1f} MB in all use pageable memory"
+
+
+_PIN: Final = Instruction(
+    "Pin what is copied, and copy it while kernels run",
+    "DataLoader(..., pin_memory=True); batch.to(device, non_blocking=True);\n"
+    "keep on the GPU what every step needs, and copy results back once",
+)
+RULE: Final = ProfileRule(NAME, PcieBoundSettings(), judge)

@@ -1,0 +1,97 @@
+"""GPUs that stand still while a checkpoint is written or read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.profile_rules.gain import Gain
+from rightsizer.advice.profile_rules.member import Member
+from rightsizer.advice.profile_rules.rule import ProfileRule
+from rightsizer.advice.profile_rules.steady import SteadySettings, at_work
+from rightsizer.advice.profile_rules.verdict import (
+    Complaint,
+    Seen,
+    complain,
+    factors_of,
+    find_nothing,
+)
+from rightsizer.domain.finding import Action, Finding, Instruction, Reason, Risk
+from rightsizer.domain.profile import Profile, SpanKind
+from rightsizer.domain.settings import setting
+
+__all__ = ["RULE", "StorageBoundSettings"]
+
+NAME: Final = "profile_storage_bound"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageBoundSettings:
+    """When checkpoints are the limit."""
+
+    on_ratio: float = setting(
+        0.05,
+        help="Share of a device's span that may be spent idle beside a checkpoint that counts.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="training at scale aims at less than 5 % for checkpoints",
+    )
+    removed_low_ratio: float = setting(
+        0.5,
+        help="Part of it that goes at least, once checkpoints are written beside the training.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="a cautious half: the copy off the GPU stays",
+    )
+    steady: SteadySettings = field(default_factory=SteadySettings)
+
+
+def judge(profiles: Sequence[Profile], settings: StorageBoundSettings) -> Finding:
+    """Whether a device is idle while the host is at a checkpoint."""
+    members = at_work(NAME, profiles, settings.steady, needs_launches=False)
+    if isinstance(members, Finding):
+        return members
+    held = [each for each in members if _blocked_ratio(each) >= settings.on_ratio]
+    worst = max(held or members, key=_blocked_ratio)
+    ratio = _blocked_ratio(worst)
+    spans = {
+        each.name: round(each.seconds, 6)
+        for each in worst.profile.host_spans
+        if each.kind is SpanKind.CHECKPOINT
+    }
+    named = f", in {next(iter(spans))}" if spans else ""
+    seen = Seen(
+        f"{worst.key} stands still for checkpoints up to {ratio:.1%} of the time{named}."
+        if spans
+        else "No checkpoint is in it.",
+        factors_of(worst, ratio, settings.on_ratio),
+        {"device": worst.key, "checkpoint_wait_ratio_at_most": round(ratio, 4), "spans": spans},
+    )
+    if not held:
+        return find_nothing(NAME, profiles, seen)
+    complaint = Complaint(
+        seen=seen,
+        reason=Reason.STORAGE_BOUND,
+        action=Action.FIX_CHECKPOINTING,
+        gain=Gain.of(worst, ratio, settings.removed_low_ratio),
+        description="Write checkpoints beside the training.",
+        culprits=tuple(each.key for each in held),
+        instructions=(_ASYNCHRONOUS,),
+        risk=Risk.LOW,
+    )
+    return complain(NAME, profiles, complaint)
+
+
+def _blocked_ratio(member: Member) -> float:
+    """At most: the shorter of the checkpoints and of the idle time that could be theirs."""
+    idle = member.time.host_wait_seconds + member.time.other_idle_seconds
+    return member.share(min(member.host_seconds(SpanKind.CHECKPOINT), idle))
+
+
+_ASYNCHRONOUS: Final = Instruction(
+    "Copy the state to the host's memory, and write it while training goes on",
+    "torch.distributed.checkpoint.async_save(state, checkpoint_id=...)\n"
+    "orbax: AsyncCheckpointer; Lightning: AsyncCheckpointIO; less often, to a local disk first",
+)
+RULE: Final = ProfileRule(NAME, StorageBoundSettings(), judge)

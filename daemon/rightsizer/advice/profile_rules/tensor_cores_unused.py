@@ -1,0 +1,142 @@
+"""Products of matrices in kernels that leave the tensor cores aside."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.profile_rules.gain import Gain
+from rightsizer.advice.profile_rules.member import Member
+from rightsizer.advice.profile_rules.rule import ProfileRule
+from rightsizer.advice.profile_rules.steady import SteadySettings, at_work
+from rightsizer.advice.profile_rules.verdict import (
+    Complaint,
+    Seen,
+    abstain,
+    complain,
+    factors_of,
+    find_nothing,
+)
+from rightsizer.domain.finding import Action, Finding, Instruction, Reason, Risk
+from rightsizer.domain.profile import KernelUse, Profile
+from rightsizer.domain.settings import setting
+
+__all__ = ["RULE", "TensorCoresUnusedSettings"]
+
+NAME: Final = "profile_tensor_cores_unused"
+_MOST_NAMED: Final = 5
+_PRODUCT: Final = re.compile(
+    r"(?<!fb)gemm|convol|wgrad|dgrad|fprop|scudnn|winograd|matmul|Cijk_", re.IGNORECASE
+)
+_NOT_EASED: Final = re.compile(r"<double|dgemm|zgemm|dcudnn|, double|splitKreduce", re.IGNORECASE)
+"""Double precision has no cheaper form, and a sum of parts no product in it."""
+_WITHOUT: Final = re.compile(r"\b(?:P100|P40|P4|K80|K40|M60|M40)\b|GTX", re.IGNORECASE)
+"""GPUs that have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCoresUnusedSettings:
+    """When it counts that tensor cores are left aside."""
+
+    on_ratio: float = setting(
+        0.1,
+        help="Share of a device's span in products of matrices without tensor cores that counts.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="less than a tenth of the time is not worth a change of precision",
+    )
+    speedup_low_ratio: float = setting(
+        1.5,
+        help="How many times as fast such a kernel gets at least.",
+        minimum=1.0,
+        maximum=100.0,
+        source="products of small matrices are limited by memory, not by arithmetic",
+    )
+    speedup_high_ratio: float = setting(
+        8.0,
+        help="How many times as fast such a kernel gets at most.",
+        minimum=1.0,
+        maximum=100.0,
+        source="A100 and V100 datasheets: 156 of 19.5 TFLOP/s (TF32), 125 of 15.7 (FP16)",
+    )
+    steady: SteadySettings = field(default_factory=SteadySettings)
+
+
+def judge(profiles: Sequence[Profile], settings: TensorCoresUnusedSettings) -> Finding:
+    """Whether products of matrices run on the ordinary units."""
+    members = at_work(NAME, profiles, settings.steady, needs_launches=False)
+    if isinstance(members, Finding):
+        return members
+    able = [each for each in members if not _WITHOUT.search(each.device.device.name)]
+    if not able:
+        why = f"a {members[0].device.device.name} has no tensor cores"
+        return abstain(NAME, profiles, Reason.UNSUPPORTED_TELEMETRY, why)
+    held = [each for each in able if _ratio(each, False) >= settings.on_ratio]
+    worst = max(held or able, key=lambda each: _ratio(each, False))
+    seen = _seen(worst, settings)
+    if held:
+        return complain(NAME, profiles, _complaint(seen, worst, held, settings))
+    if max(_ratio(each, None) for each in able) >= settings.on_ratio:
+        why = "the names of its products of matrices do not tell which units they use"
+        return abstain(NAME, profiles, Reason.INSUFFICIENT_DATA, why)
+    return find_nothing(NAME, profiles, seen)
+
+
+def _complaint(
+    seen: Seen, worst: Member, held: Sequence[Member], settings: TensorCoresUnusedSettings
+) -> Complaint:
+    ratio = _ratio(worst, False)
+    return Complaint(
+        seen=seen,
+        reason=Reason.TENSOR_CORES_UNUSED,
+        action=Action.ENABLE_MIXED_PRECISION,
+        gain=Gain(
+            ratio * (1.0 - 1.0 / settings.speedup_low_ratio),
+            ratio * (1.0 - 1.0 / settings.speedup_high_ratio),
+            worst.step_seconds,
+        ),
+        description="Compute in mixed precision, or allow TF32.",
+        culprits=tuple(each.key for each in held),
+        instructions=(_PRECISION,),
+        risk=Risk.MEDIUM,
+    )
+
+
+def _seen(member: Member, settings: TensorCoresUnusedSettings) -> Seen:
+    ratio, kernels = _ratio(member, False), _products(member, False)
+    return Seen(
+        f"{member.key} multiplies matrices without tensor cores {ratio:.0%} of the time.",
+        factors_of(member, ratio, settings.on_ratio),
+        {
+            "device": member.key,
+            "without_tensor_cores_ratio": round(ratio, 4),
+            "with_tensor_cores_ratio": round(_ratio(member, True), 4),
+            "unknown_ratio": round(_ratio(member, None), 4),
+            "kernels": {each.name: round(each.seconds, 6) for each in kernels[:_MOST_NAMED]},
+        },
+    )
+
+
+def _ratio(member: Member, uses: bool | None) -> float:  # noqa: FBT001 - a value, not a switch.
+    summed = sum(each.seconds for each in _products(member, uses))
+    return min(1.0, member.share(min(summed, member.time.kernel_seconds)))
+
+
+def _products(member: Member, uses: bool | None) -> list[KernelUse]:  # noqa: FBT001 - a value.
+    return [
+        each
+        for each in member.kernels_at_work
+        if each.uses_tensor_cores is uses
+        and (uses or _PRODUCT.search(each.name))
+        and not _NOT_EASED.search(each.name)
+    ]
+
+
+_PRECISION: Final = Instruction(
+    "Let the products run on tensor cores",
+    'with torch.autocast("cuda", dtype=torch.bfloat16):  # V100, T4: float16 and a GradScaler\n'
+    'torch.set_float32_matmul_precision("high"); torch.backends.cudnn.allow_tf32 = True\n'
+    "sizes of matrices that are multiples of 8; channels_last for convolutions",
+)
+RULE: Final = ProfileRule(NAME, TensorCoresUnusedSettings(), judge)

@@ -1,0 +1,91 @@
+"""Rules over profiles against real ones whose troubles are known."""
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rightsizer.domain.finding import Action, Finding
+from rightsizer.profiles.reader import ReadLimits
+from rightsizer.runtime.profile_answer import profiled_workloads
+
+QUIET = (
+    "nsys/flameox_2025.5.2.sqlite",
+    "nsys/nsysai_mfu_2gpu_before.sqlite",
+    "pytorch/hta_alexnet.json.gz",
+    "pytorch/hta_cupti_counters.json.gz",
+    "pytorch/hta_mi250_minitoy.json.gz",
+    "pytorch/hta_multirank",
+    "pytorch/hta_no_distributed_info.json.gz",
+    "pytorch/hta_triton_example.json.gz",
+    "pytorch/tracelens_h100_qwen05b.json.gz",
+    "pytorch/tracelens_mi300_qwen05b.json.gz",
+    "pytorch/tracelens_vllm_decode_graph.json.gz",
+    "xla/tfprofiler_gpu_multi_worker.xplane.pb",
+    "xla/tracelens_jax_te_fused_attn.xplane.pb",
+    "ncu/nsightful_copy_blocked.csv",
+    "mlperf/v4.1_8xH200_llama2-70b_offline",
+)
+"""Busy, or too short, a start-up, or without a time line: nothing to complain of."""
+
+
+def _folder() -> Path:
+    named = os.environ.get("RIGHTSIZER_TRUTH", "")
+    folder = Path(named) / "profiles"
+    if not named or not folder.is_dir():
+        pytest.skip("RIGHTSIZER_TRUTH does not name a folder with `profiles`")
+    return folder
+
+
+@cache
+def _findings(path: Path) -> Mapping[str, Finding]:
+    (workload,) = profiled_workloads([path], ReadLimits())
+    return {each.rule.removeprefix("profile_"): each for each in workload.findings}
+
+
+def test_a_loader_in_the_training_process_is_found() -> None:
+    """Some 69 ms of each step in the loader; with four workers, none to speak of."""
+    alone = _findings(_folder() / "pytorch/kineto_resnet50_workers0.json.gz")["host_bound"]
+    four = _findings(_folder() / "pytorch/kineto_resnet50_workers4.json.gz")["host_bound"]
+
+    assert alone.action is Action.FIX_INPUT_PIPELINE
+    assert "_SingleProcessDataLoaderIter" in alone.summary
+    assert not four.is_complaint
+    assert four.abstained is None
+
+
+def test_what_four_workers_gave_lies_within_what_was_promised() -> None:
+    """A step took 174.8 ms before and 139.7 ms after: 0.80 of the time."""
+    finding = _findings(_folder() / "pytorch/kineto_resnet50_workers0.json.gz")["host_bound"]
+    (option,) = finding.options
+
+    assert option.time_ratio_low is not None
+    assert option.time_ratio_high is not None
+    assert option.time_ratio_low <= 139.7 / 174.8 <= option.time_ratio_high
+
+
+@pytest.mark.parametrize("gpu", ["h100", "mi300"])
+def test_a_small_model_in_eager_mode_is_launch_bound(gpu: str) -> None:
+    """154 kernels of 8 µs in 7.6 ms; graphs or fusion are the remedy."""
+    found = _findings(_folder() / f"pytorch/tracelens_{gpu}_vit_nsfw.json.gz")
+
+    assert [name for name, each in found.items() if each.is_complaint] == ["launch_bound"]
+    assert found["launch_bound"].action is Action.ENABLE_CUDA_GRAPHS
+
+
+def test_a_start_up_is_called_one() -> None:
+    """AlexNet's first pass: 12.8 s in which kernels are loaded."""
+    found = _findings(_folder() / "pytorch/hta_alexnet.json.gz")
+
+    assert "a start-up" in str(found["launch_bound"].abstained)
+    assert "a start-up" in str(found["host_bound"].abstained)
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_nothing_is_found_where_nothing_is_wrong(name: str) -> None:
+    """No complaint at all; each rule says fine, or why it cannot say."""
+    found = _findings(_folder() / name)
+
+    assert [rule for rule, each in found.items() if each.is_complaint] == []

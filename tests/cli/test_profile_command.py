@@ -1,0 +1,162 @@
+"""`rightsizer profile`: files in, answers out; what is wrong is told with its place."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profile_mlperf import summary
+from profile_nsight import details_page
+from profile_stories import launch_bound_trace, loader_bound_trace
+from profile_traces import SECRETS
+from profile_xplane import WORKED, space
+from rightsizer.cli.main import main
+
+Captured = pytest.CaptureFixture[str]
+GoldenFile = Callable[[str | Path, str], None]
+
+
+def _answer(capsys: Captured, *arguments: object) -> Any:
+    assert main(["profile", "--json", *map(str, arguments)]) == 0
+    return json.loads(capsys.readouterr().out)["workloads"]
+
+
+def _text(capsys: Captured, *arguments: object) -> str:
+    assert main(["profile", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def _complaints(workload: Any) -> list[str]:
+    return [each["reasons"][0] for each in workload["findings"] if each["finding"] == "inefficient"]
+
+
+def test_the_text_is_as_it_was(tmp_path: Path, capsys: Captured, golden: GoldenFile) -> None:
+    """Where the time goes, what to change and what it would give, before and after."""
+    before, after = loader_bound_trace(tmp_path), launch_bound_trace(tmp_path)
+
+    golden("profile.txt", _text(capsys, after, "--against", before))
+
+
+def test_the_json_is_as_it_was(tmp_path: Path, capsys: Captured, golden: GoldenFile) -> None:
+    """With the keys that docs/profiles.md promises."""
+    (workload,) = _answer(capsys, loader_bound_trace(tmp_path))
+
+    golden("profile.json", json.dumps(workload, indent=1) + "\n")
+
+
+def test_findings_are_the_troubles_of_the_trace(tmp_path: Path, capsys: Captured) -> None:
+    """A loader within the step is the host's; kernels too short are their launches'."""
+    loader, eager = _answer(capsys, loader_bound_trace(tmp_path), launch_bound_trace(tmp_path))
+
+    assert _complaints(loader) == ["HostBound"]
+    assert _complaints(eager) == ["LaunchBound"]
+    assert loader["findings"][0]["action"] == "fix_input_pipeline"
+
+
+def test_kernels_and_idle_time_sum_to_the_span(tmp_path: Path, capsys: Captured) -> None:
+    """In the whole and in every step."""
+    (workload,) = _answer(capsys, loader_bound_trace(tmp_path))
+    (device,) = workload["profiles"][0]["devices"]
+
+    for time in (device["time"], *(step["time"] for step in device["steps"])):
+        summed = time["kernel_seconds"] + time["idle_seconds"]
+        assert summed == pytest.approx(time["span_seconds"], abs=1e-12)
+
+
+def test_ranks_are_one_workload_and_strangers_are_not(tmp_path: Path, capsys: Captured) -> None:
+    """By rank and number of ranks; the same rank twice is another run."""
+    ranks = [
+        launch_bound_trace(
+            tmp_path, f"rank{rank}.json", distributedInfo={"rank": rank, "world_size": 2}
+        )
+        for rank in (0, 1)
+    ]
+    again = launch_bound_trace(tmp_path, "again.json", distributedInfo={"rank": 0, "world_size": 2})
+    alone = launch_bound_trace(tmp_path, "alone.json")
+
+    found = _answer(capsys, *ranks, again, alone)
+    assert [each["workload"] for each in found] == [
+        "rank0.json and 1 more",
+        "again.json",
+        "alone.json",
+    ]
+
+
+def test_every_kind_of_file_has_an_answer(tmp_path: Path, capsys: Captured) -> None:
+    """One without a time line is no idle GPU, and a benchmark's log is no GPU at all."""
+    compute = tmp_path / "ncu.csv"
+    section = "GPU Speed Of Light Throughput"
+    compute.write_text(details_page([(section, "Duration", "ns", "2,000")]), "utf-8")
+    log = tmp_path / "mlperf_log_summary.txt"
+    log.write_text(summary(), "utf-8")
+    plane = tmp_path / "host.xplane.pb"
+    plane.write_bytes(space(WORKED))
+
+    found = _answer(capsys, compute, log, plane)
+    assert [each["profiles"][0]["format"] for each in found] == [
+        "nsight-compute",
+        "mlperf-inference",
+        "xplane",
+    ]
+    assert all(_complaints(each) == [] for each in found)
+    assert found[1]["profiles"][0]["benchmark"]["figures"]["samples_per_second"] == 3590.46
+    text = _text(capsys, compute, log)
+    assert "no time line" in text
+    assert "samples_per_second: 3,590.46" in text
+
+
+def test_secrets_of_a_trace_stay_in_it(tmp_path: Path, capsys: Captured) -> None:
+    """Neither the text, nor the JSON, nor the page has a word of its environment."""
+    trace, page = launch_bound_trace(tmp_path, "t.json"), tmp_path / "page.html"
+    said = _text(capsys, trace, "--report", page) + json.dumps(_answer(capsys, trace))
+    said += page.read_text("utf-8")
+
+    assert [secret for secret in SECRETS.values() if secret in said] == []
+
+
+def test_the_page_is_written_beside_the_answer(tmp_path: Path, capsys: Captured) -> None:
+    """Whole, and to a place of its own."""
+    trace, page = launch_bound_trace(tmp_path), tmp_path / "page.html"
+    _text(capsys, trace, "--report", page)
+
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    assert sorted(each.name for each in tmp_path.iterdir()) == [trace.name, page.name]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "it is empty"),
+        (b"hello", "of no known format: it begins with 'hello'"),
+        (b"\x1f\x8b\x08broken", "packed data is broken"),
+    ],
+)
+def test_a_file_that_is_no_profile_is_told(
+    content: bytes, told: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """With its place; nothing is printed of the others."""
+    file = tmp_path / "odd.json"
+    file.write_bytes(content)
+
+    assert main(["profile", str(launch_bound_trace(tmp_path)), str(file)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"rightsizer: {file}" in err
+    assert told in err
+
+
+def test_what_cannot_be_compared_or_replaced_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    """Exit status 2: as many earlier profiles as later ones, and a report is no profile."""
+    trace = launch_bound_trace(tmp_path)
+    other = launch_bound_trace(tmp_path, "other.json")
+
+    assert main(["profile", str(trace), "--against", str(trace), str(other)]) == 2
+    assert "--against: 2 workloads against 1" in capsys.readouterr().err
+    before = trace.read_bytes()
+    assert main(["profile", str(trace), "--report", str(trace)]) == 2
+    assert "is a profile to read" in capsys.readouterr().err
+    assert trace.read_bytes() == before
+    assert main(["profile", str(tmp_path / "absent.json")]) == 1
+    assert "absent.json" in capsys.readouterr().err

@@ -1,0 +1,55 @@
+"""The comparison of profilers' files with their raw events: it agrees, and it can disagree."""
+
+import gzip
+import json
+from pathlib import Path
+
+from evaluation.options import Options
+from evaluation.profiles import evaluate
+from evaluation.raw_profiles import raw_totals
+from profile_nsight import NsightExport, details_page
+from profile_stories import loader_bound_trace
+from profile_xplane import WORKED, space, viewer_trace
+
+
+def _told(truth: Path) -> str:
+    return "\n".join(evaluate(Options(truth=truth)))
+
+
+def test_a_folder_that_is_not_there_is_skipped(tmp_path: Path) -> None:
+    """With the reason."""
+    assert "Skipped" in _told(tmp_path)
+
+
+def test_reader_and_raw_events_agree(tmp_path: Path) -> None:
+    """On each format that has totals of its own."""
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    loader_bound_trace(folder, "torch.json.gz")
+    export = NsightExport()
+    export.kernel(1_000, 3_000)
+    export.graph(2_500, 6_000)
+    export.write(folder / "export.sqlite")
+    (folder / "space.xplane.pb").write_bytes(space(WORKED))
+    (folder / "viewer.trace.json.gz").write_bytes(viewer_trace(WORKED))
+    section = "GPU Speed Of Light Throughput"
+    (folder / "ncu.csv").write_text(details_page([(section, "Duration", "ns", "2,000")]), "utf-8")
+
+    told = _told(tmp_path)
+    assert " no " not in told.partition("rows agree")[0].partition("|---")[2]
+    for name in ("torch.json.gz", "export.sqlite", "space.xplane.pb", "viewer.trace", "ncu.csv"):
+        assert name in told
+
+
+def test_the_raw_union_is_that_of_the_words(tmp_path: Path) -> None:
+    """Kernels of two categories' spellings count, copies and annotations do not."""
+    path = tmp_path / "a.json.gz"
+    events = [
+        {"ph": "X", "cat": cat, "name": cat, "ts": ts, "dur": 2, "args": {"device": 0}}
+        for cat, ts in (("kernel", 1), ("Kernel", 2), ("gpu_memcpy", 9), ("user_annotation", 20))
+    ]
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    raw = raw_totals(path)
+
+    assert raw.events == 4
+    assert [float(end) for _, end in raw.devices["0"]] == [3e-6, 4e-6]

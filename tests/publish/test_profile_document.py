@@ -1,0 +1,132 @@
+"""The page of a profile: the same for the same facts, whole, bounded, and safe to open."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from profile_stories import launch_bound_trace, loader_bound_trace
+from profiles_built import copies, device, kernel, profile, step, time_use
+from rightsizer.domain.profile import BenchmarkResult
+from rightsizer.profiles.reader import ReadLimits
+from rightsizer.publish.report.profile_document import profile_document
+from rightsizer.publish.report.profile_figures import gain_text, idle_parts, size_text, time_text
+from rightsizer.runtime.profile_answer import ProfiledWorkload, profiled_workloads
+from rightsizer.runtime.profile_forms import answer_form
+
+GoldenFile = Callable[[str | Path, str], None]
+HOSTILE: Final = "<script>alert('x')</script>"
+LARGEST_BYTES: Final = 400_000
+
+
+class Tags(HTMLParser):
+    """Which tags a page opens, and with which attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Remember it."""
+        self.seen.append((tag, dict(attrs)))
+
+
+def _page(*found: ProfiledWorkload) -> str:
+    """From what JSON gives back, so that the page rests on nothing else."""
+    return profile_document(json.loads(json.dumps(answer_form(found))))
+
+
+def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
+    """Two workloads, the second against an earlier profile."""
+    limits = ReadLimits()
+    after = profiled_workloads([launch_bound_trace(tmp_path)], limits)
+    before = profiled_workloads([loader_bound_trace(tmp_path)], limits)
+
+    golden("profile.html", profile_document(answer_form(after, before)))
+
+
+def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """No script, no link out, no picture from a host; every drawing says what it shows."""
+    page = _page(*profiled_workloads([loader_bound_trace(tmp_path)], ReadLimits()))
+    tags = Tags(page)
+
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in tags.seen}
+    assert not re.search(r"(?:src|href)=", page)
+    assert "prefers-color-scheme: dark" in page
+    drawings = [attributes for tag, attributes in tags.seen if tag == "svg"]
+    assert all("aria-label" in each or "aria-hidden" in each for each in drawings)
+
+
+def test_hostile_names_are_shown_as_they_are() -> None:
+    """Of a kernel, a file, a step, a note and a benchmark."""
+    found = profile(
+        device(kernels=(kernel(HOSTILE),), steps=(replace(step(1), name=HOSTILE),)),
+        source=HOSTILE,
+        notes=(HOSTILE,),
+        unread={HOSTILE: 3},
+        benchmark=BenchmarkResult(HOSTILE, HOSTILE, None, {HOSTILE: 1.0}),
+    )
+    page = _page(ProfiledWorkload(HOSTILE, (found,), ()))
+
+    assert "<script" not in page
+    assert page.count("&lt;script") >= 5
+
+
+def test_a_page_stays_small_whatever_it_is_given() -> None:
+    """Thousands of kernels and steps and a hundred GPUs; the rest is said to be in the JSON."""
+    large = device(
+        kernels=tuple(kernel(f"kernel {each}") for each in range(2000)),
+        steps=tuple(step(each) for each in range(1000)),
+        copies=(copies(),),
+    )
+    found = profile(large, *[device()] * 99)
+    page = _page(ProfiledWorkload("many", (found,), ()))
+
+    assert len(page) < LARGEST_BYTES
+    assert "1985 more are in the JSON" in page
+    assert "800 more steps" in page
+    assert "36 more GPUs" in page
+
+
+def test_a_profile_without_anything_is_a_page_too() -> None:
+    """It says so, and has no empty table."""
+    page = _page(ProfiledWorkload("nothing", (profile(),), ()))
+
+    assert "Nothing that the rules know of" in page
+    assert "<table" not in page
+
+
+def test_exposed_copies_come_off_the_idle_causes() -> None:
+    """Parts still sum to the span."""
+    time = time_use(kernel=0.5, host=0.3, exposed_collective_seconds=0.2, exposed_copy_seconds=0.4)
+    form = {**asdict(time), "idle_seconds": time.idle_seconds}
+    parts = idle_parts(form)
+
+    assert sum(parts.values()) == pytest.approx(1.0)
+    assert parts["copy"] == pytest.approx(0.4)
+    assert parts["host_wait"] == 0.0
+    assert parts["other_idle"] == pytest.approx(0.1)
+
+
+def test_figures_have_the_unit_that_suits_them() -> None:
+    """From nothing at all to a second, from a byte to gigabytes."""
+    assert [time_text(each) for each in (None, 0.0, 7.9e-6, 0.0456, 1.234)] == [
+        "not known",
+        "0 s",
+        "7.9 µs",
+        "45.6 ms",
+        "1.234 s",
+    ]
+    assert [size_text(each) for each in (None, 12.0, 4096, 1.2e9)] == [
+        "not known",
+        "12 B",
+        "4.1 kB",
+        "1.2 GB",
+    ]
+    assert gain_text({"options": [], "evidence": {}}) == ""
