@@ -72,4 +72,4 @@ def test_owners_can_be_followed(store: Prometheus, life: Life) -> None:
     sets = 'count by (owner_name) (kube_replicaset_owner{owner_kind="Deployment"})'
     assert at_end(store, life, sets)["chat-api"] == 1
     pods = 'count by (owner_kind) (kube_pod_owner{pod=~"chat-api-.*"})'
-    assert at_end(store, life, pods) == {"ReplicaSet": 10}
+    assert at_end(store, life, pods) == {"ReplicaSet": 9}
