@@ -1,5 +1,6 @@
 """A rule's verdict on a workload, with what the ledger needs to act on it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rightsizer.advice.exclusion import Exclusion
@@ -32,6 +33,32 @@ class Judgement:
     def exclusion_of(self, finding: Finding, now: Nanoseconds) -> Exclusion | None:
         """What keeps a finding on the workload from being advice, if anything."""
         return next((each for each in self.exclusions if each.holds(finding, now)), None)
+
+    def settled(
+        self,
+        short: Finding | None,
+        relaxed: Callable[[], Finding | None],
+        known_seconds: float,
+    ) -> "Judgement":
+        """The same, by what the rule says of recent time: what is true of both spans may open.
+
+        Args:
+            short: The verdict on the short span; `None` where there is none.
+            relaxed: Gives that by a lower threshold, which what passes the threshold passes too.
+            known_seconds: Known time of the long span.
+        """
+        finding, conduct = self.finding, self.conduct
+        if finding.is_complaint and short is not None and short.is_complaint:
+            return replace(
+                self,
+                may_open=known_seconds >= conduct.minimum_known_seconds
+                and finding.confidence >= conduct.minimum_confidence_ratio,
+                still_holds=True,
+            )
+        lower = relaxed()
+        if lower is None or lower.abstained is not None:
+            return self
+        return replace(self, still_holds=lower.is_complaint)
 
     def held_back(self, why: str) -> "Judgement":
         """The same, which another rule's verdict keeps from being advice: it closes, too."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -156,17 +155,8 @@ def _judge(
     )
     if short_case is None:
         return judgement
-    known = min((window.known_seconds for window in long_case.windows), default=0.0)
-    if finding.is_complaint and rule.judge(short_case).is_complaint:
-        return replace(
-            judgement,
-            may_open=known >= conduct.minimum_known_seconds
-            and finding.confidence >= conduct.minimum_confidence_ratio,
-            # What passes the threshold passes a lower one.
-            still_holds=True,
-        )
-    relaxed = rule.relaxed(conduct.close_ratio).judge(short_case)
-    return replace(
-        judgement,
-        still_holds=None if relaxed.abstained is not None else relaxed.is_complaint,
+    return judgement.settled(
+        rule.judge(short_case) if finding.is_complaint else None,
+        lambda: rule.relaxed(conduct.close_ratio).judge(short_case),
+        min((window.known_seconds for window in long_case.windows), default=0.0),
     )

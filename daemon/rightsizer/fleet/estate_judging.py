@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from rightsizer.advice.judgement import Judgement
@@ -76,11 +75,12 @@ def _judged(
     short_view = views(nanoseconds(conduct.short_seconds))
     strict = _by_key(rule.judge(short_view))
     relaxed = _by_key(rule.relaxed(conduct.close_ratio).judge(short_view))
+    known = long_view.coverage_ratio * seconds(long_view.end - long_view.start)
     for verdict in verdicts:
         judgement = _judgement(verdict, conduct, workloads)
         if _matters(verdict, rule.name, open_now):
-            judgement = _settled(
-                judgement, strict.get(verdict.key), relaxed.get(verdict.key), long_view
+            judgement = judgement.settled(
+                strict.get(verdict.key), partial(relaxed.get, verdict.key), known
             )
         yield judgement
 
@@ -104,21 +104,3 @@ def _judgement(
         still_holds=None,
         workload=workloads.get(verdict.key),
     )
-
-
-def _settled(
-    judgement: Judgement, strict: Finding | None, relaxed: Finding | None, view: EstateView
-) -> Judgement:
-    """What is true of both spans may open; what passes the threshold passes a lower one."""
-    finding, conduct = judgement.finding, judgement.conduct
-    if finding.is_complaint and strict is not None and strict.is_complaint:
-        known = view.coverage_ratio * seconds(view.end - view.start)
-        return replace(
-            judgement,
-            may_open=known >= conduct.minimum_known_seconds
-            and finding.confidence >= conduct.minimum_confidence_ratio,
-            still_holds=True,
-        )
-    if relaxed is None or relaxed.abstained is not None:
-        return judgement
-    return replace(judgement, still_holds=relaxed.is_complaint)

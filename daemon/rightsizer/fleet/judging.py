@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.recommender import Tuned, judge_all
@@ -32,6 +32,13 @@ class Tally(NamedTuple):
     finding: FindingKind
     abstained: Reason | None
     """Why the rule would not say, `None` where it did."""
+
+    @classmethod
+    def of(cls, judgement: Judgement) -> Self:
+        """The kind of a verdict."""
+        finding = judgement.finding
+        why = finding.reasons[0] if finding.abstained is not None else None
+        return cls(finding.rule, finding.finding, why)
 
 
 class Fault(NamedTuple):
@@ -98,7 +105,7 @@ class Judging:
             found.faults.append(Fault(rule, key, f"{type(error).__name__}: {error}"))
 
         judgements = judge_all(cases, self.rules, self.open_now, self.tuned, failed)
-        found.tallies.update(map(_kind, judgements))
+        found.tallies.update(map(Tally.of, judgements))
         found.judgements += [each for each in judgements if self._is_kept(each)]
         found.parts = parts_of(batch, {span: cases(span) for span in self.spans}, self.teams)
         return found
@@ -138,9 +145,3 @@ def judge_estate(
 def _in_order(judgements: Iterable[Judgement], rules: Sequence[Rule[Any]]) -> list[Judgement]:
     places = {rule.name: place for place, rule in enumerate(rules)}
     return sorted(judgements, key=lambda each: (each.key, places.get(each.finding.rule, 0)))
-
-
-def _kind(judgement: Judgement) -> Tally:
-    finding = judgement.finding
-    why = finding.reasons[0] if finding.abstained is not None else None
-    return Tally(finding.rule, finding.finding, why)

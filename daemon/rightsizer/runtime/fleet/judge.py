@@ -279,7 +279,7 @@ class FleetJudge:
                 open_now,
                 lambda rule, key, error: faults.append(Fault(rule, key, repr(error))),
             )
-        verdicts.tallies += Counter(map(_kind, whole))
+        verdicts.tallies += Counter(map(Tally.of, whole))
         kept = [
             each
             for each in harmonized(whole)
@@ -330,12 +330,6 @@ def _with_hosts(estate: Estate) -> Estate:
 
 def _view(verdicts: BatchVerdicts, scene: _Scene, span: Nanoseconds) -> EstateView:
     return view_of(verdicts.parts, span, scene.now, scene.estate.waiting)
-
-
-def _kind(judgement: Judgement) -> Tally:
-    finding = judgement.finding
-    why = finding.reasons[0] if finding.abstained is not None else None
-    return Tally(finding.rule, finding.finding, why)
 
 
 def _notes(scene: _Scene, found: _Found, shelf: Shelf) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The devices that an estate's series are about, completed by the catalogue."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -102,9 +102,3 @@ def _device(
         sm_clock_maximum_hertz=figures.sm_clock_maximum_hertz.get(uuid),
     )
     return device if board is None else completed(device, board)
-
-
-def unsized(seen: Iterable[Mapping[str, str]], devices: Mapping[str, EstateDevice]) -> int:
-    """How many devices have series and are left out."""
-    named = {entity.device for labels in seen if (entity := device_of(labels)) is not None}
-    return len(named - devices.keys())
