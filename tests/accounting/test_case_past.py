@@ -214,3 +214,23 @@ def test_look_gives_cases_of_the_moment_it_was_taken() -> None:
     assert after.workload_window == before.workload_window
     assert before.windows == tuple(accounts.window(each.uuid, 0, now) for each in (GPU, PEER))
     assert before.windows[0].known == 6 * HOUR
+
+
+@pytest.mark.parametrize("holder", [JOB, None])
+def test_a_look_shared_by_all_spans_answers_each_as_a_look_of_its_own(
+    holder: Workload | None,
+) -> None:
+    """What is read once for several spans is not mixed up among them, in whatever order."""
+    accounts = Accounts()
+    live(accounts, range(24 * 3), day_and_night, holder)
+    now = EPOCH + 3 * DAY
+    shared = accounts.look(now)
+    for span in (None, HOUR, 2 * DAY, DAY // 2, 3 * DAY, HOUR, None):
+        for case, alone in zip(shared.cases(span), accounts.look(now).cases(span), strict=True):
+            assert case == alone
+            assert case.workload_window == alone.workload_window
+            assert case.remembered == alone.remembered
+            assert case.shape() == alone.shape()
+            assert case.trend() == alone.trend()
+            assert case.effective_samples() == alone.effective_samples()
+            assert case.exceedance(Measure.COMPUTE, 0.3) == alone.exceedance(Measure.COMPUTE, 0.3)
