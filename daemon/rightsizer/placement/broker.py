@@ -1,0 +1,322 @@
+"""The broker of a node's GPUs: from one state to the next, and what happened on the way.
+
+Pure: time, seats and what was seen come in. A state that was not saved has never been: save the
+new one before anybody is told of an event, and a kill at any moment loses and doubles nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rightsizer.domain.units import Nanoseconds, nanoseconds
+from rightsizer.placement.admission import (
+    impossible,
+    refused_end,
+    refused_reservation,
+    refused_ticket,
+)
+from rightsizer.placement.booking_plan import planned, replanned, too_early
+from rightsizer.placement.broker_event import BrokerEvent, EventKind
+from rightsizer.placement.broker_settings import BrokerSettings
+from rightsizer.placement.broker_state import Booking, BrokerState
+from rightsizer.placement.broker_step import (
+    Step,
+    ended_ticket,
+    granted,
+    refused,
+    repeated,
+    reserved,
+    without_booking,
+    without_lease,
+    without_ticket,
+)
+from rightsizer.placement.choice import PlacementSettings
+from rightsizer.placement.fair_share import ranked
+from rightsizer.placement.lease import Client, EndReason, Reservation, Ticket
+from rightsizer.placement.lease_record import LeaseRecord, Sighting
+from rightsizer.placement.queue import serve_queue
+from rightsizer.placement.standing import Look, Standing
+from rightsizer.placement.watching import ended, is_dead, told
+
+__all__ = ["Broker", "Step"]
+
+
+class Broker:
+    """The transitions. Holds settings only; a reload makes a new one for the same state.
+
+    `now` is CLOCK_BOOTTIME everywhere; one before the state's own `as_of` counts as that.
+    """
+
+    def __init__(self, settings: BrokerSettings, placement: PlacementSettings) -> None:
+        self._settings, self._placement = settings, placement
+
+    def ask(
+        self,
+        state: BrokerState,
+        now: Nanoseconds,
+        wish: Ticket,
+        look: Look | None = None,
+    ) -> Step:
+        """Put a ticket into the queue: QUEUED, or REFUSED with why.
+
+        Asking again with an id of one's own is answered as the first time, with GRANTED where the
+        ticket has become a lease meanwhile: whoever lost an answer asks again.
+
+        Args:
+            state: As it stands.
+            now: When; the ticket's own `asked` does not matter.
+            wish: The ticket, its client as the kernel told. Without a limit it gets the default.
+            look: The node, to refuse at once what it could never serve; `None`: nobody looked.
+        """
+        state = self._charged(state, now)
+        again = repeated(wish, state)
+        if again is not None:
+            return again
+        limit = wish.limit_seconds
+        ticket = replace(
+            wish,
+            asked=state.as_of,
+            limit_seconds=self._settings.default_limit_seconds if limit is None else limit,
+        )
+        why = refused_ticket(ticket, state, self._settings)
+        if why is None and look is not None:
+            why = impossible(ticket.request, look, self._placement)
+        if why is not None:
+            return refused(state, wish.id, wish.client, why)
+        state = state.with_tickets((*state.tickets, ticket))
+        return repeated(ticket, state) or Step(state)
+
+    def withdraw(
+        self, state: BrokerState, now: Nanoseconds, ticket_id: str, by: Client | None = None
+    ) -> Step:
+        """Take a ticket back: ENDED as WITHDRAWN, or REFUSED.
+
+        Args:
+            state: As it stands.
+            now: When.
+            ticket_id: Which.
+            by: Who asks, as the kernel told; `None`: the agent, which saw that the client is gone.
+        """
+        state = self._charged(state, now)
+        ticket = state.ticket(ticket_id)
+        if ticket is None:
+            return refused(state, ticket_id, by, f"there is no ticket {ticket_id}")
+        why = refused_end(ticket.client.uid, by, self._settings)
+        if why is not None:
+            return refused(state, ticket_id, by, why)
+        return without_ticket(state, ticket)
+
+    def give_back(
+        self, state: BrokerState, now: Nanoseconds, lease_id: str, by: Client | None = None
+    ) -> Step:
+        """End a lease: ENDED as GIVEN_BACK (as TIME_UP after its time), or REFUSED.
+
+        Processes that run on without it are seen on the seats as anybody's, and respected there.
+        """
+        state = self._charged(state, now)
+        record = state.lease(lease_id)
+        if record is None:
+            return refused(state, lease_id, by, f"there is no lease {lease_id}")
+        why = refused_end(record.lease.client.uid, by, self._settings)
+        if why is not None:
+            return refused(state, lease_id, by, why)
+        return without_lease(state, record, EndReason.GIVEN_BACK)
+
+    def observe(
+        self, state: BrokerState, now: Nanoseconds, sightings: Mapping[str, Sighting]
+    ) -> Step:
+        """Take note of what was seen: ends what is dead, tells holders.
+
+        Leases and tickets without a sighting, and what a sighting leaves open, stay as they are:
+        nothing ends because nobody looked.
+
+        Args:
+            state: As it stands.
+            now: When it was looked.
+            sightings: By the id of the lease or the ticket.
+        """
+        state = self._charged(state, now)
+        events: list[BrokerEvent] = []
+        for ticket in state.tickets:
+            seen = sightings.get(ticket.id)
+            if seen is not None and seen.is_alive is False:
+                step = without_ticket(state, ticket)
+                state, events = step.state, [*events, *step.events]
+        for record in state.leases:
+            seen = sightings.get(record.id)
+            if seen is None:
+                continue
+            if is_dead(record, seen, state.as_of, self._settings):
+                step = without_lease(state, record, EndReason.DIED)
+            else:
+                step = self._told(state, record.seen(state.as_of, seen))
+            state, events = step.state, [*events, *step.events]
+        return Step(state, tuple(events))
+
+    def expire(self, state: BrokerState, now: Nanoseconds) -> Step:
+        """What the time alone brings: holders past their limit are told, reservations end.
+
+        Tickets that drew on a reservation that is over wait on as those of others do.
+        """
+        state = self._charged(state, now)
+        events: list[BrokerEvent] = []
+        for record in state.leases:
+            step = self._told(state, record)
+            state, events = step.state, [*events, *step.events]
+        for booking in state.bookings:
+            if booking.reservation.ends <= state.as_of:
+                step = without_booking(state, booking, EventKind.RESERVATION_OVER, "is over")
+                state, events = step.state, [*events, *step.events]
+        return Step(state, tuple(events))
+
+    def serve(self, state: BrokerState, now: Nanoseconds, look: Look) -> Step:
+        """Grant what can be granted: GRANTED for each, to be answered once the state is saved.
+
+        Args:
+            state: As it stands; `observe` it with what was seen in the same look, for what leases
+                hold of a seat's memory is told from outsiders' by that.
+            now: When.
+            look: The node; holders whose processes belong to a lease left out.
+        """
+        state = self._charged(state, now)
+        standing = self._standing(state, look)
+        bookings, events = replanned(state.bookings, standing)
+        state = state.with_bookings(bookings)
+        ranking = ranked(state.tickets, state.usage, self._settings, state.as_of)
+        early = too_early(ranking, bookings, state.as_of)
+        not_yet = {ticket.id for ticket, _ in early}
+        ordered = [ticket for ticket in ranking if ticket.id not in not_yet]
+        served = serve_queue(ordered, replace(standing, bookings=bookings), self._settings)
+        gone = {grant.ticket.id for grant in served.grants}
+        state = state.with_tickets(each for each in state.tickets if each.id not in gone)
+        state = state.with_leases((*state.leases, *(grant.record for grant in served.grants)))
+        events = (*events, *(granted(state, grant.record) for grant in served.grants))
+        return Step(state, events, served.grants, (*served.waiting, *early), served.promised)
+
+    def reserve(
+        self, state: BrokerState, now: Nanoseconds, wish: Reservation, by: Client, look: Look
+    ) -> Step:
+        """Keep seats free for a user: RESERVED, or REFUSED with why.
+
+        Only what is free in time by the limits known can be reserved. No lease that may last into
+        a reservation is granted on its seats from then on.
+
+        Args:
+            state: As it stands.
+            now: When.
+            wish: What for whom, and from when to when, in CLOCK_BOOTTIME.
+            by: Who asks, as the kernel told.
+            look: The node.
+        """
+        state = self._charged(state, now)
+        known = state.booking(wish.id)
+        if known is not None and known.reservation == wish and known.uid == by.uid:
+            return Step(state, (reserved(state, known),))
+        why = "there is a reservation with this id already" if known is not None else None
+        why = why or refused_reservation(wish, by, state, self._settings)
+        why = why or impossible(wish.request, look, self._placement)
+        if why is not None:
+            return refused(state, wish.id, by, why)
+        uuids = planned(wish, state.bookings, self._standing(state, look))
+        if not uuids:
+            return refused(
+                state,
+                wish.id,
+                by,
+                "so many GPUs are not known to be free then: leases that may still run, work "
+                "without a lease or other reservations are on them; begin later or ask for fewer",
+            )
+        booking = Booking(wish, uuids, by.uid)
+        return Step(state.with_bookings((*state.bookings, booking)), (reserved(state, booking),))
+
+    def cancel(
+        self,
+        state: BrokerState,
+        now: Nanoseconds,
+        reservation_id: str,
+        by: Client | None = None,
+    ) -> Step:
+        """Take a reservation back: CANCELED, or REFUSED. Its leases and tickets stay."""
+        state = self._charged(state, now)
+        booking = state.booking(reservation_id)
+        if booking is None:
+            why = f"there is no reservation {reservation_id}"
+            return refused(state, reservation_id, by, why)
+        is_its_user = by is not None and by.user == booking.reservation.user
+        why_not = None if is_its_user else refused_end(booking.uid, by, self._settings)
+        if why_not is not None:
+            return refused(state, reservation_id, by, why_not)
+        return without_booking(state, booking, EventKind.CANCELED, "was taken back")
+
+    def after_restart(
+        self, state: BrokerState, now: Nanoseconds, boot: str, shift: Nanoseconds | None = None
+    ) -> Step:
+        """The state as an agent that starts goes on with it.
+
+        On the same boot all stays; nobody was idle while nobody looked. Another boot ends all
+        leases and tickets as REBOOTED, and carries reservations and usage over.
+
+        Args:
+            state: As it was saved.
+            now: CLOCK_BOOTTIME of this boot.
+            boot: Its id.
+            shift: What the old clock's times have to be moved by for this one; `None`: nobody
+                knows, so that reservations end and usage does not decay for the time between.
+        """
+        if boot == state.boot:
+            state = self._charged(state, now)
+            return Step(
+                state.with_leases(replace(each, last_active=state.as_of) for each in state.leases)
+            )
+        half_life = self._settings.fair_share_half_life_seconds
+        usage = state.usage.moved(now)
+        if shift is not None and state.as_of + shift < now:
+            usage = state.usage.moved(state.as_of + shift).charged(now, {}, half_life)
+        new = BrokerState(boot, now, usage=usage)
+        events: list[BrokerEvent] = [
+            *(ended(each, now, EndReason.REBOOTED) for each in state.leases),
+            *(ended_ticket(new, each, EndReason.REBOOTED) for each in state.tickets),
+        ]
+        if shift is None:
+            lost = "cannot be kept over a reboot whose clock is not known; reserve anew"
+            for each in state.bookings:
+                events += without_booking(new, each, EventKind.CANCELED, lost).events
+            return Step(new, tuple(events))
+        new = new.with_bookings(_shifted(each, shift) for each in state.bookings)
+        over = self.expire(new, now)
+        return Step(over.state, (*events, *over.events))
+
+    def turn(
+        self, state: BrokerState, now: Nanoseconds, sightings: Mapping[str, Sighting], look: Look
+    ) -> Step:
+        """One look at the node: `observe`, `expire` and `serve`, in this order."""
+        seen = self.observe(state, now, sightings)
+        over = self.expire(seen.state, now)
+        served = self.serve(over.state, now, look)
+        return replace(served, events=(*seen.events, *over.events, *served.events))
+
+    def _charged(self, state: BrokerState, now: Nanoseconds) -> BrokerState:
+        """The state at a later moment, everybody charged for what he held until then."""
+        now = max(now, state.as_of)
+        half_life = self._settings.fair_share_half_life_seconds
+        return replace(state, as_of=now, usage=state.usage.charged(now, state.rates(), half_life))
+
+    def _standing(self, state: BrokerState, look: Look) -> Standing:
+        return Standing(
+            now=state.as_of,
+            look=look,
+            records=state.leases,
+            bookings=state.bookings,
+            settings=self._placement,
+            settling=nanoseconds(self._settings.settling_seconds),
+        )
+
+    def _told(self, state: BrokerState, record: LeaseRecord) -> Step:
+        record, events = told(record, state.as_of, self._settings)
+        others = (each for each in state.leases if each.id != record.id)
+        return Step(state.with_leases((*others, record)), events)
+
+
+def _shifted(booking: Booking, shift: Nanoseconds) -> Booking:
+    wish = booking.reservation
+    moved = replace(wish, starts=wish.starts + shift, ends=wish.ends + shift)
+    return replace(booking, reservation=moved)

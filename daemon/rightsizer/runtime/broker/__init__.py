@@ -1,0 +1,1 @@
+"""The broker of the node's GPUs, wired."""

@@ -1,0 +1,158 @@
+"""Asks the agent for GPUs, and waits for its turn over whatever happens to the agent meanwhile."""
+
+import random
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rightsizer.domain.errors import (
+    AgentAbsentError,
+    AgentBusyError,
+    RightsizerError,
+    UsageError,
+)
+from rightsizer.domain.units import format_duration
+from rightsizer.edge.local import LocalClient
+from rightsizer.runtime.broker.paths import LEASES_PATH
+
+__all__ = ["Applicant", "Patience"]
+
+_ID_BYTES: Final = 6
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 15.0
+_TRIES_BEFORE_THE_FIRST_ANSWER: Final = 12
+_SPREAD: Final = 0.25
+_AWAY: Final = "the agent does not answer; its place in the queue is kept, and it is asked again"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long somebody waits for GPUs."""
+
+    waits: bool = True
+    """Whether at all, once the agent has looked."""
+    longest_seconds: float | None = None
+    """At most; `None` for as long as it takes."""
+
+
+class Applicant:
+    """One who asks; the id that he asks with makes asking again harmless."""
+
+    def __init__(
+        self,
+        client: LocalClient,
+        body: Mapping[str, Any],
+        *,
+        say: Callable[[str], None],
+        time: Callable[[], float],
+        sleep: Callable[[float], object],
+    ) -> None:
+        """An applicant who has not asked.
+
+        Args:
+            client: The agent.
+            body: What is asked for.
+            say: Takes a line for whoever waits.
+            time: Seconds of a steady clock.
+            sleep: Waits.
+        """
+        self._client, self._say, self._time, self._sleep = client, say, time, sleep
+        self.id = secrets.token_hex(_ID_BYTES)
+        self._body = {**body, "id": self.id}
+        self._said = ""
+        self._failures = 0
+
+    def wait(self, patience: Patience) -> Any:
+        """The answer that grants the lease.
+
+        Args:
+            patience: How long it may take.
+
+        Raises:
+            UsageError: it was refused, or was not granted in time; nothing is asked for any more.
+            RightsizerError: no agent runs here, or it could not be asked.
+        """
+        begun = self._time()
+        answer = self._first()
+        while not answer["is_granted"]:
+            self._tell(answer)
+            waited = self._time() - begun
+            longest = patience.longest_seconds
+            if not patience.waits and answer["why"] is not None:
+                self._give_up(f"nothing was free at once: {answer['why']}")
+            if longest is not None and waited >= longest:
+                self._give_up(
+                    f"nothing was free within {format_duration(longest)}: {answer['why']}"
+                )
+            pause = answer["ask_again_seconds"]
+            if longest is not None:
+                pause = min(pause, longest - waited)
+            self._sleep(pause * (1 + _SPREAD * random.random()))  # noqa: S311 - to ask apart.
+            answer = self._again(answer)
+        return answer
+
+    def give_back(self) -> None:
+        """End what was asked for, as far as the agent is there; it notices by itself otherwise."""
+        for _ in range(3):
+            try:
+                self._client.delete(f"{LEASES_PATH}/{self.id}")
+            except AgentBusyError:
+                self._sleep(_FIRST_PAUSE_SECONDS)
+            except RightsizerError:
+                return
+            else:
+                return
+
+    def _first(self) -> Any:
+        """The first answer; an agent that is not there, or refuses, is told at once."""
+        while True:
+            try:
+                return self._ask()
+            except AgentBusyError:
+                if self._failures >= _TRIES_BEFORE_THE_FIRST_ANSWER:
+                    raise
+                self._pause()
+
+    def _again(self, last: Any) -> Any:
+        """The next answer; where there is none, the last one stands."""
+        try:
+            answer = self._look()
+        except (AgentAbsentError, AgentBusyError):
+            if self._failures > 1:
+                self._tell_once(_AWAY)
+            self._pause()
+            return {**last, "ask_again_seconds": 0.0}
+        self._failures = 0
+        return answer
+
+    def _look(self) -> Any:
+        try:
+            return self._client.get(f"{LEASES_PATH}/{self.id}")
+        except UsageError:
+            # A ticket that the agent does not know was lost with its file.
+            return self._client.post(LEASES_PATH, self._body)
+
+    def _ask(self) -> Any:
+        answer = self._client.post(LEASES_PATH, self._body)
+        self._failures = 0
+        return answer
+
+    def _pause(self) -> None:
+        pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**self._failures)
+        self._failures += 1
+        self._sleep(pause * (1 + random.random()))  # noqa: S311 - to ask apart.
+
+    def _give_up(self, why: str) -> None:
+        self.give_back()
+        raise UsageError(why)
+
+    def _tell(self, answer: Any) -> None:
+        if answer["why"] is not None:
+            place = f"{answer['place']} of {answer['waiting']}" if answer["place"] else "the last"
+            self._tell_once(f"waits as {place}: {answer['why']}")
+
+    def _tell_once(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            self._say(text)

@@ -1,0 +1,87 @@
+"""Who is at the other end of the local socket, as the kernel tells, and whether he may ask."""
+
+import grp
+import os
+import pwd
+from collections.abc import Callable
+
+from rightsizer.domain.errors import UsageError
+from rightsizer.placement.lease import Client
+from rightsizer.publish.web.message import Peer
+from rightsizer.runtime.broker.process_table import ProcessTable
+from rightsizer.runtime.broker.settings import DeskSettings
+
+__all__ = ["client_of", "name_of", "why_not_served"]
+
+
+def name_of(uid: int) -> str:
+    """A user's name; the number where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def client_of(peer: Peer | None, table: ProcessTable) -> Client:
+    """The process that asks.
+
+    Its start is read before and after its user: a process that has taken over the number of one
+    that ended in between is not taken for it.
+
+    Args:
+        peer: What the kernel says of the socket's other end.
+        table: The processes.
+
+    Raises:
+        UsageError: it cannot be told.
+    """
+    if peer is None:
+        raise UsageError("nobody can tell who asks; ask over the agent's local socket")
+    before, uid, after = table.row(peer.pid), table.user(peer.pid), table.row(peer.pid)
+    if peer.pid == 0 or before is None or after is None:
+        raise UsageError(
+            f"process {peer.pid} cannot be seen by the agent, or has ended; ask from outside of "
+            "containers, or let the agent see the host's processes"
+        )
+    if before.started_ticks != after.started_ticks or uid != peer.uid:
+        raise UsageError(f"process {peer.pid} is not the one that has asked; ask again")
+    return Client(peer.uid, name_of(peer.uid), peer.pid, before.started_ticks)
+
+
+def why_not_served(
+    client: Client,
+    settings: DeskSettings,
+    groups_of: Callable[[str], frozenset[str]] | None = None,
+) -> str | None:
+    """Why somebody may not ask for GPUs; `None` where he may.
+
+    Args:
+        client: Who asks.
+        settings: Say who may.
+        groups_of: The groups of a user by name; the system's unless told otherwise.
+    """
+    if client.uid == 0 or not (settings.users or settings.groups):
+        return None
+    if client.user in settings.users:
+        return None
+    if settings.groups and (groups_of or _groups_of)(client.user) & set(settings.groups):
+        return None
+    return (
+        f"{client.user} may not ask for GPUs here; an operator can say so by broker.users or "
+        "broker.groups of the agent's configuration"
+    )
+
+
+def _groups_of(user: str) -> frozenset[str]:
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        return frozenset()
+    return frozenset(map(_group_name, os.getgrouplist(user, entry.pw_gid)))
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

@@ -1,0 +1,91 @@
+"""What the processes of a lease carry in their environment, so that it can be known by them."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.placement.lease import Client
+from rightsizer.placement.lease_record import FoundLease
+from rightsizer.runtime.broker.process_table import ProcessTable
+
+__all__ = ["LEASE", "MARKS", "found_leases", "marks_of"]
+
+LEASE: Final = "RIGHTSIZER_LEASE"
+_SEATS: Final = "RIGHTSIZER_LEASE_GPUS"
+_SHARED: Final = "RIGHTSIZER_LEASE_SHARED"
+_ENDS: Final = "RIGHTSIZER_LEASE_ENDS"
+_SOCKET: Final = "RIGHTSIZER_LEASE_SOCKET"
+MARKS: Final = (LEASE, _SEATS, _SHARED, _ENDS, _SOCKET)
+"""Every one."""
+
+
+def marks_of(  # noqa: PLR0913 - all that makes up a lease.
+    lease_id: str,
+    uuids: Sequence[str],
+    memory_bytes: Sequence[float],
+    *,
+    is_shared: bool,
+    ends: Nanoseconds | None,
+    socket: str,
+) -> dict[str, str]:
+    """The variables of a lease.
+
+    Args:
+        lease_id: Its id.
+        uuids: Its seats.
+        memory_bytes: Set aside on each.
+        is_shared: Whether others may have a part of them.
+        ends: When its time is up, in CLOCK_BOOTTIME; `None` without a limit.
+        socket: Of the agent that lent them: another on this machine knows nothing of it.
+    """
+    seats = zip(uuids, memory_bytes, strict=True)
+    return {
+        LEASE: lease_id,
+        _SEATS: ",".join(f"{uuid}={int(aside)}" for uuid, aside in seats),
+        _SHARED: str(int(is_shared)),
+        _ENDS: "" if ends is None else str(ends),
+        _SOCKET: socket,
+    }
+
+
+def found_leases(
+    table: ProcessTable, name_of: Callable[[int], str], socket: str
+) -> Iterator[FoundLease]:
+    """The leases that running processes carry, as far as their environments may be read.
+
+    Args:
+        table: The processes.
+        name_of: What a user is called.
+        socket: Of the agent that lent them.
+    """
+    for pid in table.pids():
+        marks = table.environment(pid, MARKS)
+        if not marks.get(LEASE) or marks.get(_SOCKET) != socket:
+            continue
+        row, uid = table.row(pid), table.user(pid)
+        if row is None or uid is None or not row.is_alive:
+            continue
+        found = _found(marks, Client(uid, name_of(uid), pid, row.started_ticks))
+        if found is not None:
+            yield found
+
+
+def _found(marks: Mapping[str, str], client: Client) -> FoundLease | None:
+    """The lease of a process; `None` where what it says of it makes no sense."""
+    pairs = [each.partition("=") for each in marks.get(_SEATS, "").split(",")]
+    try:
+        asides = tuple(float(aside) for _, _, aside in pairs)
+        ends = int(marks[_ENDS]) if marks.get(_ENDS) else None
+    except ValueError:
+        return None
+    if not all(math.isfinite(aside) and aside >= 0 for aside in asides):
+        return None
+    return FoundLease(
+        id=marks[LEASE],
+        client=client,
+        uuids=tuple(uuid for uuid, _, _ in pairs),
+        memory_bytes=asides,
+        is_shared=marks.get(_SHARED) == "1",
+        ends=ends,
+    )

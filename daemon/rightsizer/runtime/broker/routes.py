@@ -1,0 +1,215 @@
+"""What the local socket takes about leases and reservations."""
+
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any, Final
+
+from rightsizer.domain.errors import RightsizerError, UsageError
+from rightsizer.domain.units import Nanoseconds, nanoseconds
+from rightsizer.edge.clock import Clock
+from rightsizer.placement.broker_step import Step
+from rightsizer.placement.lease import Client, Reservation, Ticket
+from rightsizer.publish.web.message import Request, Response
+from rightsizer.publish.web.routes import Handle, Route, Site
+from rightsizer.runtime.broker.desk import Desk
+from rightsizer.runtime.broker.identity import client_of, why_not_served
+from rightsizer.runtime.broker.lease_form import answer_form, booking_form, broker_form
+from rightsizer.runtime.broker.paths import BROKER_PATH, LEASES_PATH, RESERVATIONS_PATH
+from rightsizer.runtime.broker.process_table import ProcessTable
+from rightsizer.runtime.broker.settings import BrokerSection
+from rightsizer.runtime.place_request import WORDS, request_of
+from rightsizer.runtime.request_body import duration_of, fields_of, text_of
+
+__all__ = ["BrokerRoutes", "Office"]
+
+_ASKED: Final = (*WORDS, "id", "priority", "for", "reservation")
+_RESERVED: Final = (*WORDS, "id", "user", "in", "for")
+_ID: Final = re.compile(r"[a-z0-9]{8,32}")
+_LONGEST_NAME: Final = 256
+_ID_BYTES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What the routes draw from where GPUs are lent."""
+
+    desk: Desk
+    table: ProcessTable
+    clock: Clock
+    settings: Callable[[], BrokerSection]
+
+
+class BrokerRoutes:
+    """Answers at once; whoever waits asks again, so that nobody holds a thread."""
+
+    def __init__(self, office: Office) -> None:
+        """Routes over an office."""
+        self._office = office
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Where they are served."""
+        lease, reservation = f"{LEASES_PATH}/{{id}}", f"{RESERVATIONS_PATH}/{{id}}"
+        served = (
+            ("POST", LEASES_PATH, _ask),
+            ("GET", lease, _look_at),
+            ("DELETE", lease, _end),
+            ("GET", BROKER_PATH, _all),
+            ("POST", RESERVATIONS_PATH, _reserve),
+            ("DELETE", reservation, _cancel),
+        )
+        return tuple(
+            Route(method, path, self._open(act, method), is_local=True)
+            for method, path, act in served
+        )
+
+    def _open(self, act: Callable[[Office, Client, Request], Response], method: str) -> Handle:
+        def handle(site: Site, request: Request) -> Response:
+            del site
+            office = self._office
+            client = client_of(request.peer, office.table)
+            # Whoever may not ask any more can still look at what he has, and give it back.
+            is_asking = method == "POST"
+            why_not = why_not_served(client, office.settings()) if is_asking else None
+            if why_not is not None:
+                return Response.of_text(why_not, HTTPStatus.CONFLICT)
+            try:
+                return act(office, client, request)
+            except UsageError:
+                raise
+            except RightsizerError as error:
+                return Response.of_text(str(error), HTTPStatus.SERVICE_UNAVAILABLE)
+
+        return handle
+
+
+def _ask(office: Office, client: Client, request: Request) -> Response:
+    fields = fields_of(request.body, _ASKED, "2")
+    ticket = Ticket(
+        id=_id_of(fields),
+        client=client,
+        request=request_of(_words_of(fields)),
+        asked=office.clock.time(),
+        priority=_whole(fields, "priority"),
+        limit_seconds=duration_of(fields.get("for")),
+        reservation=text_of(fields, "reservation", _LONGEST_NAME) or None,
+    )
+    step = office.desk.ask(ticket)
+    return _refusal(step) or _answer(office, ticket.id, client)
+
+
+def _look_at(office: Office, client: Client, request: Request) -> Response:
+    return _answer(office, request.named["id"], client)
+
+
+def _end(office: Office, client: Client, request: Request) -> Response:
+    asked = request.named["id"]
+    state = office.desk.standing.state
+    if state.ticket(asked) is None and state.lease(asked) is None:
+        return _unknown("lease", asked)
+    step = office.desk.end(asked, client)
+    return _refusal(step) or Response.of_json({"id": asked, "message": step.events[-1].message})
+
+
+def _all(office: Office, client: Client, request: Request) -> Response:
+    del client, request
+    return Response.of_json(broker_form(office.desk.standing, _offset(office)))
+
+
+def _reserve(office: Office, client: Client, request: Request) -> Response:
+    fields = fields_of(request.body, _RESERVED, "2")
+    lasts_seconds = duration_of(fields.get("for"))
+    if lasts_seconds is None:
+        raise UsageError("for: say how long to reserve, as in '4h'")
+    ahead = fields.get("in")
+    wait = nanoseconds(0.0 if ahead == "0s" else duration_of(ahead) or 0.0)
+    wish = Reservation(
+        id=_id_of(fields),
+        user=text_of(fields, "user", _LONGEST_NAME) or client.user,
+        request=request_of(_words_of(fields)),
+        starts=wait,
+        ends=wait + nanoseconds(lasts_seconds),
+    )
+    step = office.desk.reserve(
+        lambda now: replace(wish, starts=now + wish.starts, ends=now + wish.ends), client
+    )
+    if (refusal := _refusal(step)) is not None:
+        return refusal
+    booking = step.state.booking(wish.id)
+    form = {} if booking is None else booking_form(booking, _offset(office))
+    return Response.of_json({**form, "message": step.events[-1].message})
+
+
+def _cancel(office: Office, client: Client, request: Request) -> Response:
+    asked = request.named["id"]
+    if office.desk.standing.state.booking(asked) is None:
+        return _unknown("reservation", asked)
+    step = office.desk.cancel(asked, client)
+    return _refusal(step) or Response.of_json({"id": asked, "message": step.events[-1].message})
+
+
+def _answer(office: Office, item_id: str, client: Client) -> Response:
+    """How a ticket or a lease stands, to its owner and to operators."""
+    standing = office.desk.standing
+    record, ticket = standing.state.lease(item_id), standing.state.ticket(item_id)
+    owner = record.lease.client if record is not None else ticket.client if ticket else None
+    is_allowed = owner is not None and (
+        owner.uid == client.uid or office.settings().is_operator(client.uid, client.user)
+    )
+    messages = office.desk.messages_for(item_id)
+    now = office.clock.time()
+    form = answer_form(standing, item_id, now, _offset(office), messages) if is_allowed else None
+    return _unknown("lease", item_id) if form is None else Response.of_json(form)
+
+
+def _refusal(step: Step) -> Response | None:
+    if not step.is_refused:
+        return None
+    return Response.of_text(step.events[-1].message, HTTPStatus.CONFLICT)
+
+
+def _unknown(what: str, item_id: str) -> Response:
+    text = f"there is no {what} '{item_id[:_LONGEST_NAME]}'; see `rightsizer queue`"
+    return Response.of_text(text, HTTPStatus.NOT_FOUND)
+
+
+def _words_of(fields: Mapping[str, Any]) -> dict[str, str]:
+    """What is asked for in words; numbers and switches may be written as such."""
+    words: dict[str, str] = {}
+    for name in WORDS:
+        value = fields.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            words[name] = str(value).lower()
+        elif isinstance(value, int):
+            # The longest that is looked at; Python writes no number of ten thousand digits.
+            words[name] = str(value) if abs(value) < 10**30 else "9" * 31
+        else:
+            words[name] = text_of(fields, name, _LONGEST_NAME)
+    return words
+
+
+def _whole(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 10**6:
+        raise UsageError(f"{name}: is no whole number; leave it out, or write it like 0 or -1")
+    return value
+
+
+def _id_of(fields: Mapping[str, Any]) -> str:
+    given = text_of(fields, "id", _LONGEST_NAME)
+    if not given:
+        return secrets.token_hex(_ID_BYTES)
+    if _ID.fullmatch(given) is None:
+        raise UsageError("id: write 8 to 32 small letters and digits, or leave it out")
+    return given
+
+
+def _offset(office: Office) -> Nanoseconds:
+    return office.clock.wall_time() - office.clock.time()

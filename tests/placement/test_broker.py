@@ -1,0 +1,338 @@
+"""The broker from one state to the next: what is granted, told, ended and refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from broker_node import TOTAL_BYTES, Running, World, client, hgx, ticket
+from readings import DAY, GIBIBYTE, HOUR, MINUTE, SECOND
+from rightsizer.domain.device import MigInstance
+from rightsizer.placement.broker import Broker
+from rightsizer.placement.broker_event import EventKind
+from rightsizer.placement.broker_settings import BrokerSettings
+from rightsizer.placement.broker_state import BrokerState
+from rightsizer.placement.broker_step import Step
+from rightsizer.placement.choice import PlacementSettings
+from rightsizer.placement.lease import EndReason, Reservation, Ticket
+from rightsizer.placement.lease_record import FoundLease, Sighting
+from rightsizer.placement.request import Request
+
+SETTINGS = BrokerSettings(maximum_reservations_per_user=2)
+BROKER = Broker(SETTINGS, PlacementSettings())
+START = BrokerState("boot")
+ALIVE, DEAD = Sighting(is_alive=True, is_active=True), Sighting(is_alive=False)
+ROOT = replace(client("root"), uid=0)
+
+
+def kinds(step: Step) -> list[EventKind]:
+    """What happened."""
+    return [event.kind for event in step.events]
+
+
+def asked(world: World, *tickets: Ticket, state: BrokerState = START, now: int = 0) -> Step:
+    """The tickets in the queue, and one look at it."""
+    for each in tickets:
+        step = BROKER.ask(state, now, each, world.look())
+        assert not step.is_refused, step.events
+        state = step.state
+    return BROKER.serve(state, now, world.look())
+
+
+def test_a_ticket_is_granted_observed_and_given_back() -> None:
+    """The life of a lease."""
+    world = World(hgx())
+    step = asked(world, ticket("a", 2))
+    assert kinds(step) == [EventKind.GRANTED]
+    assert step.state.tickets == ()
+    assert step.grants[0].choice.reasons
+    seen = BROKER.observe(step.state, SECOND, {"a": ALIVE})
+    assert kinds(seen) == []
+    over = BROKER.give_back(seen.state, HOUR, "a", client())
+    assert over.events[0].reason is EndReason.GIVEN_BACK
+    assert over.state.leases == ()
+    assert over.state.usage.gpu_seconds["ada"] == pytest.approx(7200, rel=0.01)
+
+
+def test_a_lease_ends_when_its_last_process_is_gone() -> None:
+    """Nobody has to give it back."""
+    state = BROKER.observe(asked(World(hgx()), ticket("a")).state, SECOND, {"a": ALIVE}).state
+    step = BROKER.observe(state, 2 * SECOND, {"a": DEAD})
+    assert step.events[0].reason is EndReason.DIED
+    assert step.state.leases == ()
+
+
+def test_a_lease_that_never_lived_has_time_to_begin() -> None:
+    """A minute, then it is over."""
+    state = asked(World(hgx()), ticket("a")).state
+    step = BROKER.observe(state, 59 * SECOND, {"a": DEAD})
+    assert kinds(step) == []
+    step = BROKER.observe(step.state, MINUTE, {"a": DEAD})
+    assert step.events[0].reason is EndReason.DIED
+
+
+@pytest.mark.parametrize("sighting", [None, Sighting()])
+def test_nothing_ends_because_nobody_could_look(sighting: Sighting | None) -> None:
+    """What is not known is no death."""
+    sightings = {} if sighting is None else {"a": sighting, "b": sighting}
+    state = asked(World(hgx()), ticket("a", 8), ticket("b", 8)).state
+    step = BROKER.observe(state, DAY, sightings)
+    assert [each.id for each in step.state.leases] == ["a"]
+    assert [each.id for each in step.state.tickets] == ["b"]
+
+
+def test_a_ticket_whose_client_is_gone_is_withdrawn() -> None:
+    """The next in the queue has its turn."""
+    state = asked(World(hgx()), ticket("a", 8), ticket("b", 8)).state
+    step = BROKER.observe(state, SECOND, {"b": DEAD})
+    assert step.events[0].reason is EndReason.WITHDRAWN
+    assert step.state.tickets == ()
+
+
+def test_past_its_limit_a_holder_is_told_once_and_keeps_the_gpus() -> None:
+    """Nothing is killed, nothing is given to others, and it ends as one whose time was up."""
+    world = World(hgx())
+    state = asked(world, ticket("a", 8, limit_seconds=60.0), ticket("b", 1)).state
+    step = BROKER.turn(state, 2 * MINUTE, {"a": ALIVE}, world.look())
+    assert kinds(step) == [EventKind.TIME_UP]
+    step = BROKER.turn(step.state, 3 * MINUTE, {"a": ALIVE}, world.look())
+    assert kinds(step) == []
+    assert [each.id for each in step.state.tickets] == ["b"]
+    over = BROKER.turn(step.state, 4 * MINUTE, {"a": DEAD}, world.look())
+    assert over.events[0].reason is EndReason.TIME_UP
+    assert kinds(over) == [EventKind.ENDED, EventKind.GRANTED]
+
+
+def test_a_holder_that_does_nothing_is_told_once_until_it_works_again() -> None:
+    """After an hour without work; what nobody saw is not idle."""
+    idle = Sighting(is_alive=True, is_active=False)
+    state = BROKER.observe(asked(World(hgx()), ticket("a")).state, 0, {"a": ALIVE}).state
+    step = BROKER.observe(state, HOUR, {"a": idle})
+    assert kinds(step) == [EventKind.IDLE]
+    step = BROKER.observe(step.state, HOUR + SECOND, {"a": idle})
+    assert kinds(step) == []
+    step = BROKER.observe(step.state, HOUR + MINUTE, {"a": ALIVE})
+    step = BROKER.observe(step.state, 2 * HOUR, {"a": Sighting(is_alive=True)})
+    step = BROKER.observe(step.state, 3 * HOUR - SECOND, {"a": idle})
+    assert kinds(step) == []
+    assert kinds(BROKER.observe(step.state, 3 * HOUR, {"a": idle})) == [EventKind.IDLE]
+
+
+def test_a_second_lease_joins_a_shared_gpu_once_the_first_was_measured() -> None:
+    """Where memory and needs of both fit."""
+    world = World(hgx(1))
+    state = asked(world, ticket("a", memory=30, may_share=True)).state
+    world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
+    state = BROKER.ask(state, MINUTE, ticket("b", memory=30, may_share=True)).state
+    step = BROKER.turn(state, MINUTE, world.sightings(state), world.look())
+    assert step.grants == ()
+    step = BROKER.turn(step.state, 10 * MINUTE, world.sightings(state), world.look())
+    assert [grant.ticket.id for grant in step.grants] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        (ticket("b", memory=50, may_share=True), "memory"),
+        (ticket("b", memory=10), "leased"),
+        (ticket("b", may_share=True), "leased|memory"),
+    ],
+)
+def test_what_does_not_fit_beside_a_lease_waits(wish: Ticket, why: str) -> None:
+    """Too much memory, alone on the GPU, or nobody knows how much."""
+    world = World(hgx(1))
+    state = asked(world, ticket("a", memory=30, may_share=True)).state
+    world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
+    state = BROKER.ask(state, MINUTE, wish).state
+    step = BROKER.turn(state, HOUR, world.sightings(state), world.look())
+    assert step.grants == ()
+    assert [each.id for each, _ in step.waiting] == ["b"]
+
+
+def test_memory_beyond_the_budget_is_told_and_set_aside() -> None:
+    """What once was used may be used again."""
+    world = World(hgx(1))
+    state = asked(world, ticket("a", memory=30, may_share=True)).state
+    world.running["a"] = Running(("GPU-0",), 45 * GIBIBYTE)
+    step = BROKER.observe(state, SECOND, world.sightings(state))
+    assert kinds(step) == [EventKind.OVER_MEMORY]
+    assert "45.0 GiB" in step.events[0].message
+    assert step.state.leases[0].set_aside_bytes == (45 * GIBIBYTE,)
+    world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
+    state = BROKER.ask(step.state, MINUTE, ticket("b", memory=40, may_share=True)).state
+    assert BROKER.turn(state, HOUR, world.sightings(state), world.look()).grants == ()
+    state = BROKER.ask(step.state, MINUTE, ticket("c", memory=30, may_share=True)).state
+    assert BROKER.turn(state, HOUR, world.sightings(state), world.look()).grants != ()
+
+
+def test_memory_around_the_budget_is_told_once() -> None:
+    """Again only after it was kept for five minutes."""
+    world = World(hgx(1))
+    state = asked(world, ticket("a", memory=30, may_share=True)).state
+    told = []
+    for minute, gibibytes in ((0, 45), (1, 20), (2, 45), (6, 20), (7, 45), (8, 20), (13, 45)):
+        world.running["a"] = Running(("GPU-0",), gibibytes * GIBIBYTE)
+        step = BROKER.observe(state, minute * MINUTE, world.sightings(state))
+        told += [minute for kind in kinds(step) if kind is EventKind.OVER_MEMORY]
+        state = step.state
+    assert told == [0]
+    world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
+    state = BROKER.observe(state, 18 * MINUTE, world.sightings(state)).state
+    assert EventKind.OVER_MEMORY not in state.leases[0].told
+    world.running["a"] = Running(("GPU-0",), 45 * GIBIBYTE)
+    assert kinds(BROKER.observe(state, 19 * MINUTE, world.sightings(state))) == [
+        EventKind.OVER_MEMORY
+    ]
+
+
+def test_memory_of_processes_without_a_lease_is_respected() -> None:
+    """Beside what was set aside, though the leases do not use theirs yet."""
+    world = World(hgx(1))
+    state = asked(world, ticket("a", memory=30, may_share=True)).state
+    world.running["a"] = Running(("GPU-0",), GIBIBYTE)
+    world.outsiders["theirs"] = Running(("GPU-0",), 30 * GIBIBYTE)
+    more = BROKER.ask(state, MINUTE, ticket("b", memory=20, may_share=True)).state
+    assert BROKER.turn(more, HOUR, world.sightings(state), world.look()).grants == ()
+    state = BROKER.ask(state, MINUTE, ticket("c", memory=15, may_share=True)).state
+    grants = BROKER.turn(state, HOUR, world.sightings(state), world.look()).grants
+    assert [grant.ticket.id for grant in grants] == ["c"]
+
+
+def test_whoever_asks_again_gets_the_same_answer() -> None:
+    """An answer may be lost, a ticket may not double."""
+    world = World(hgx(1))
+    state = asked(world, ticket("a"), ticket("b")).state
+    for name, kind in (("a", EventKind.GRANTED), ("b", EventKind.QUEUED)):
+        step = BROKER.ask(state, SECOND, ticket(name))
+        assert kinds(step) == [kind]
+        assert (len(step.state.tickets), len(step.state.leases)) == (1, 1)
+    assert BROKER.ask(state, SECOND, ticket("a", user="bo")).is_refused
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        (ticket("x", 9), "9 GPUs"),
+        (ticket("x", 0), "ask for 1 or more"),
+        (ticket("x", memory=-1), "30GiB"),
+        (ticket("x", memory=81), "GiB"),
+        (ticket("x", priority=1), "-10 to 0"),
+        (ticket("x", priority=-11), "-10 to 0"),
+        (ticket("x", limit_seconds=8 * 86400.0), "7 d"),
+        (ticket("x", limit_seconds=0.0), "more than 0 s"),
+        (ticket("x", reservation="none"), "no reservation none"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(wish: Ticket, why: str) -> None:
+    """At once, and nothing changes."""
+    step = BROKER.ask(START, 0, wish, World(hgx()).look())
+    assert step.is_refused
+    assert why in step.events[0].message
+    assert step.state == START
+
+
+def test_operators_may_go_first() -> None:
+    """Up to a priority of their own."""
+    wish = replace(ticket("x", priority=10), client=ROOT)
+    assert not BROKER.ask(START, 0, wish).is_refused
+    assert BROKER.ask(START, 0, replace(wish, priority=11)).is_refused
+
+
+def test_a_full_queue_refuses() -> None:
+    """For one user first, then for all."""
+    broker = Broker(
+        replace(SETTINGS, maximum_tickets=3, maximum_tickets_per_user=2), PlacementSettings()
+    )
+    state = broker.ask(broker.ask(START, 0, ticket("a")).state, 0, ticket("b")).state
+    assert "withdraw one" in broker.ask(state, 0, ticket("c")).events[0].message
+    state = broker.ask(state, 0, ticket("c", user="bo")).state
+    assert "ask again later" in broker.ask(state, 0, ticket("d", user="cy")).events[0].message
+
+
+def test_only_owners_and_operators_end_what_somebody_has() -> None:
+    """Tickets, leases and reservations alike."""
+    world = World(hgx())
+    state = asked(world, ticket("a", 8), ticket("b")).state
+    wish = Reservation("r", "ada", Request(1), 2 * DAY, 3 * DAY)
+    state = BROKER.reserve(state, 0, wish, client(), world.look()).state
+    for end, name in ((BROKER.give_back, "a"), (BROKER.withdraw, "b"), (BROKER.cancel, "r")):
+        assert end(state, 0, name, client("bo")).is_refused
+        assert end(state, 0, "nothing", client()).is_refused
+        assert not end(state, 0, name, client()).is_refused
+        assert not end(state, 0, name, ROOT).is_refused
+
+
+def test_a_restart_on_the_same_boot_changes_nothing() -> None:
+    """Nobody was idle while nobody looked."""
+    state = asked(World(hgx()), ticket("a", 8), ticket("b")).state
+    step = BROKER.after_restart(state, HOUR, "boot")
+    assert step.events == ()
+    assert step.state.tickets == state.tickets
+    assert [each.lease for each in step.state.leases] == [each.lease for each in state.leases]
+    idle = {"a": Sighting(is_alive=True, is_active=False)}
+    assert kinds(BROKER.observe(step.state, HOUR + MINUTE, idle)) == []
+
+
+def test_a_reboot_ends_all_leases_and_tickets_and_keeps_the_rest() -> None:
+    """Reservations move to the new clock, usage has decayed meanwhile."""
+    world = World(hgx())
+    state = asked(world, ticket("a", 8), ticket("b"), now=DAY).state
+    wish = Reservation("r", "bo", Request(2), 3 * DAY, 4 * DAY)
+    state = BROKER.reserve(state, DAY + HOUR, wish, client("bo"), world.look()).state
+    step = BROKER.after_restart(state, MINUTE, "another", shift=-DAY - 2 * HOUR)
+    assert [(event.id, event.reason) for event in step.events] == [
+        ("a", EndReason.REBOOTED),
+        ("b", EndReason.REBOOTED),
+    ]
+    assert (step.state.tickets, step.state.leases) == ((), ())
+    assert step.state.bookings[0].reservation.starts == 2 * DAY - 2 * HOUR
+    assert 0.9 < step.state.usage.gpu_seconds["ada"] / (8 * 3600) < 1.0
+    unknown = BROKER.after_restart(state, MINUTE, "another")
+    assert EventKind.CANCELED in kinds(unknown)
+    assert unknown.state.bookings == ()
+
+
+def test_leases_are_rebuilt_from_what_their_processes_carry() -> None:
+    """Of claims that contradict one another the older process is believed."""
+    gib = 10 * GIBIBYTE
+    found = [
+        FoundLease("late", client(pid=9), ("GPU-1",), (gib,), is_shared=False),
+        FoundLease("early", client(pid=3), ("GPU-0", "GPU-1"), (gib, gib), is_shared=False),
+        FoundLease("early", client(pid=4), ("GPU-5",), (gib,), is_shared=False),
+        FoundLease("one", client("bo", 5), ("GPU-2",), (gib,), is_shared=True),
+        FoundLease("two", client("bo", 6), ("GPU-2",), (gib,), is_shared=True),
+        FoundLease("torn", client("bo", 7), ("GPU-3", "GPU-4"), (gib,), is_shared=True),
+    ]
+    state = BrokerState.rebuilt("boot", HOUR, found)
+    assert {each.id: each.lease.uuids for each in state.leases} == {
+        "early": ("GPU-0", "GPU-1"),
+        "one": ("GPU-2",),
+        "two": ("GPU-2",),
+    }
+    assert BrokerState.rebuilt("boot", HOUR, reversed(found)) == state
+    step = asked(World(hgx()), ticket("a", 5), state=state, now=HOUR)
+    assert set(step.grants[0].record.lease.uuids) == {f"GPU-{at}" for at in range(3, 8)}
+
+
+def test_a_shared_lease_counts_by_its_part_of_the_memory() -> None:
+    """A quarter of a GPU for an hour."""
+    state = asked(World(hgx()), ticket("a", memory=20, may_share=True)).state
+    assert state.rates() == {"ada": pytest.approx(20 * GIBIBYTE / TOTAL_BYTES)}
+
+
+def test_where_no_gpu_is_seen_everybody_waits() -> None:
+    """An agent that has not looked yet, or whose driver is gone, refuses nobody."""
+    nobody = World(hgx(0))
+    step = asked(nobody, ticket("a", 8), ticket("b"))
+    assert [each.id for each, _ in step.waiting] == ["a", "b"]
+    seen = BROKER.serve(step.state, SECOND, World(hgx()).look())
+    assert [grant.ticket.id for grant in seen.grants] == ["a"]
+
+
+def test_a_mig_instance_counts_by_its_part_of_the_gpu() -> None:
+    """A seventh for an hour."""
+    look = World(hgx(1)).look()
+    mig = MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8)
+    device = replace(look.seats[0].device, uuid="MIG-0", mig=mig, memory_total_bytes=10e9)
+    look = replace(look, seats=(replace(look.seats[0], device=device),))
+    state = BROKER.ask(START, 0, ticket("a"), look).state
+    assert BROKER.serve(state, 0, look).state.rates() == {"ada": pytest.approx(1 / 7)}

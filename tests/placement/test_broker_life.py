@@ -1,0 +1,285 @@
+"""Whatever happens in whatever order, the broker lends nothing twice and loses nothing."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from broker_node import TOTAL_BYTES, Running, World, client, hgx, ticket
+from readings import DAY, GIBIBYTE, HOUR, MINUTE, SECOND
+from rightsizer.placement.broker import Broker
+from rightsizer.placement.broker_event import EventKind
+from rightsizer.placement.broker_settings import BrokerSettings
+from rightsizer.placement.broker_state import BrokerState
+from rightsizer.placement.broker_step import Step
+from rightsizer.placement.choice import PlacementSettings
+from rightsizer.placement.lease import EndReason, Reservation, Ticket
+from rightsizer.placement.lease_record import Sighting
+from rightsizer.placement.request import Request
+from rightsizer.placement.standing import Look
+from rightsizer.runtime.broker.form import booking_from, record_from, text_of, ticket_from
+
+PLACEMENT = PlacementSettings()
+BROKER = Broker(
+    BrokerSettings(
+        maximum_tickets_per_user=6, settling_seconds=0.0, maximum_reservations_per_user=2
+    ),
+    PLACEMENT,
+)
+USERS = st.sampled_from(["ada", "bo", "cy"])
+SIZES = st.sampled_from([1, 1, 1, 2])
+GPUS = 2
+DEMANDS = st.sampled_from([0.05, 0.1])
+WISHES = st.builds(
+    partial(ticket, ""),
+    gpus=SIZES,
+    user=USERS,
+    memory=st.sampled_from([None, 20, 40, 60]),
+    may_share=st.sampled_from([False, True, True]),
+    limit_seconds=st.one_of(st.none(), st.sampled_from([60.0, 3600.0, 4 * 3600.0])),
+    priority=st.integers(-10, 0),
+)
+
+
+class LifeOfABroker(RuleBasedStateMachine):
+    """Everybody who can come, and a book of our own of what was promised to whom."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world, self.state, self.now = World(hgx(GPUS)), BrokerState("0"), 0
+        self.waiting: set[str] = set()
+        self.holding: set[str] = set()
+        self.over: set[str] = set()
+        self.count = 0
+
+    @initialize(start=st.integers(0, DAY))
+    def begin(self, start: int) -> None:
+        """Sometime after the boot."""
+        self.now = start
+        self.state = BrokerState("0", start)
+
+    @rule(wish=WISHES)
+    def ask(self, wish: Ticket) -> None:
+        """Somebody wants GPUs."""
+        name = self._name()
+        step = BROKER.ask(self.state, self.now, replace(wish, id=name), self.world.look())
+        if not step.is_refused:
+            self.waiting.add(name)
+        self._follow(step)
+        self._serve()
+
+    @rule(chance=st.randoms(use_true_random=False))
+    def serve(self, chance: Any) -> None:
+        """A look at the node; the order in which seats and sightings come does not matter."""
+        look, sightings = self.world.look(), self.world.sightings(self.state)
+        sightings = {**sightings, **{name: Sighting(is_alive=True) for name in self.waiting}}
+        seats, seen = list(look.seats), list(sightings.items())
+        chance.shuffle(seats)
+        chance.shuffle(seen)
+        step = BROKER.turn(self.state, self.now, sightings, look)
+        shuffled = Look(tuple(seats), look.topology)
+        assert BROKER.turn(self.state, self.now, dict(seen), shuffled).state == step.state
+        self._serve()
+
+    @rule(pick=st.integers(0, 99), memory=st.sampled_from([5, 10, 20, 45]), demand=DEMANDS)
+    @precondition(lambda self: self.holding)
+    def work(self, pick: int, memory: int, demand: float) -> None:
+        """A lease's processes take memory: as much as was set aside, less, or more."""
+        name = self._picked(self.holding, pick)
+        record = self.state.lease(name)
+        assert record is not None
+        self.world.running[name] = Running(record.lease.uuids, memory * GIBIBYTE, demand)
+
+    @rule(pick=st.integers(0, 99))
+    @precondition(lambda self: self.holding)
+    def die(self, pick: int) -> None:
+        """A lease's processes end; it is seen with the next look."""
+        self.world.running.pop(self._picked(self.holding, pick), None)
+
+    @rule(pick=st.integers(0, 99))
+    @precondition(lambda self: self.holding)
+    def give_back(self, pick: int) -> None:
+        """A lease is given back."""
+        name = self._picked(self.holding, pick)
+        self.world.running.pop(name, None)
+        self._follow(BROKER.give_back(self.state, self.now, name))
+
+    @rule(pick=st.integers(0, 99))
+    @precondition(lambda self: self.waiting)
+    def withdraw(self, pick: int) -> None:
+        """A ticket is taken back."""
+        self._follow(BROKER.withdraw(self.state, self.now, self._picked(self.waiting, pick)))
+
+    @rule(index=st.integers(0, GPUS - 1), memory=st.sampled_from([5, 20, 40]))
+    def intrude(self, index: int, memory: int) -> None:
+        """A process without a lease begins."""
+        self.world.outsiders[f"GPU-{index}"] = Running((f"GPU-{index}",), memory * GIBIBYTE)
+
+    @rule(index=st.integers(0, GPUS - 1))
+    def leave(self, index: int) -> None:
+        """A process without a lease ends."""
+        self.world.outsiders.pop(f"GPU-{index}", None)
+
+    @rule(index=st.integers(0, GPUS - 1))
+    def break_or_mend(self, index: int) -> None:
+        """A GPU falls off the bus, or comes back."""
+        self.world.broken ^= {f"GPU-{index}"}
+
+    @rule(
+        gpus=SIZES,
+        begins=st.sampled_from([0, 1, 30, 200]),
+        lasts=st.sampled_from([1, 60, 600]),
+        user=USERS,
+    )
+    def reserve(self, gpus: int, begins: int, lasts: int, user: str) -> None:
+        """Somebody wants GPUs later."""
+        starts = self.now + begins * MINUTE
+        wish = Reservation(self._name(), user, Request(gpus), starts, starts + lasts * MINUTE)
+        self._follow(BROKER.reserve(self.state, self.now, wish, client(user), self.world.look()))
+        self._serve()
+
+    @rule(pick=st.integers(0, 99))
+    @precondition(lambda self: self.state.bookings)
+    def draw(self, pick: int) -> None:
+        """Somebody comes for what he reserved."""
+        booking = self.state.bookings[pick % len(self.state.bookings)]
+        wish, name = booking.reservation, self._name()
+        drawn = ticket(name, wish.request.gpus, wish.user, reservation=wish.id)
+        step = BROKER.ask(self.state, self.now, drawn, self.world.look())
+        if not step.is_refused:
+            self.waiting.add(name)
+        self._follow(step)
+
+    @rule(pick=st.integers(0, 99))
+    @precondition(lambda self: self.state.bookings)
+    def cancel(self, pick: int) -> None:
+        """A reservation is taken back."""
+        booking = self.state.bookings[pick % len(self.state.bookings)]
+        self._follow(BROKER.cancel(self.state, self.now, booking.id))
+
+    @rule(minutes=st.sampled_from([-5, 1, 30, 300]))
+    def pass_time(self, minutes: int) -> None:
+        """Time goes by; the broker is told of an earlier moment too."""
+        before = self.now
+        self.now += minutes * MINUTE
+        self._follow(BROKER.expire(self.state, self.now))
+        self.now = max(before, self.now)
+        self._serve()
+
+    @rule()
+    def restart(self) -> None:
+        """The agent is killed; what it saved is what there is."""
+        saved = replace(
+            self.state,
+            tickets=tuple(ticket_from(_form(each)) for each in self.state.tickets),
+            leases=tuple(record_from(_form(each)) for each in self.state.leases),
+            bookings=tuple(booking_from(_form(each)) for each in self.state.bookings),
+        )
+        self._follow(BROKER.after_restart(saved, self.now, self.state.boot))
+
+    @rule(minutes=st.integers(1, 600))
+    def reboot(self, minutes: int) -> None:
+        """The machine starts anew: its clock at 0, its processes gone."""
+        shift, self.now = -self.now - minutes * MINUTE, 10 * SECOND
+        self.world.running.clear()
+        boot = str(int(self.state.boot) + 1)
+        step = BROKER.after_restart(self.state, self.now, boot, shift)
+        assert {each.reason for each in step.events} <= {EndReason.REBOOTED, None}
+        self._follow(step)
+        assert not self.waiting
+        assert not self.holding
+
+    @invariant()
+    def everybody_is_where_he_was_told(self) -> None:
+        """No lease and no ticket is lost, none comes back, and none is in two places."""
+        assert {each.id for each in self.state.tickets} == self.waiting
+        assert {each.id for each in self.state.leases} == self.holding
+        assert not self.waiting & self.holding
+        assert not (self.waiting | self.holding) & self.over
+
+    @invariant()
+    def nothing_is_lent_twice(self) -> None:
+        """Unless all may share."""
+        for uuid, leases in self.state.leased().items():
+            assert len(leases) == 1 or all(each.is_shared for each in leases), uuid
+
+    @invariant()
+    def reservations_do_not_get_in_one_anothers_way(self) -> None:
+        """What is kept for one at some time is not kept for another."""
+        for one in self.state.bookings:
+            for other in self.state.bookings:
+                if one.id != other.id and not (one.is_at_risk or other.is_at_risk):
+                    wish = other.reservation
+                    meet = one.is_within(wish.starts, wish.ends)
+                    assert not (meet and set(one.uuids) & set(other.uuids))
+
+    def _serve(self) -> None:
+        sightings = self.world.sightings(self.state)
+        step = BROKER.turn(self.state, self.now, sightings, self.world.look())
+        self._check_grants(step)
+        self._follow(step)
+
+    def _check_grants(self, step: Step) -> None:
+        reserve = PLACEMENT.free.shared_memory_reserve_bytes
+        for grant in step.grants:
+            lease = grant.record.lease
+            for uuid in lease.uuids:
+                assert uuid not in self.world.broken
+                assert lease.is_shared or not self._outsider_on(uuid)
+                there = [each for each in step.state.leases if uuid in each.lease.uuids]
+                taken = sum(each.set_aside_on(uuid) for each in there)
+                taken += self.world.outside_bytes(uuid)
+                if len(there) > 1 or self._outsider_on(uuid):
+                    assert taken <= TOTAL_BYTES - reserve
+            for booking in step.state.bookings:
+                if booking.id != lease.reservation and set(booking.uuids) & set(lease.uuids):
+                    assert not booking.is_within(self.state.as_of, lease.ends)
+
+    def _outsider_on(self, uuid: str) -> bool:
+        return uuid in self.world.outsiders
+
+    def _follow(self, step: Step) -> None:
+        """Write into our own book what was told."""
+        for event in step.events:
+            if event.kind is EventKind.GRANTED:
+                self.waiting.remove(event.id)
+                self.holding.add(event.id)
+            elif event.kind is EventKind.ENDED:
+                assert event.reason is not None
+                (self.holding if event.lease else self.waiting).remove(event.id)
+                self.over.add(event.id)
+        self.state = step.state
+
+    def _name(self) -> str:
+        self.count += 1
+        return f"{self.count:03}"
+
+    @staticmethod
+    def _picked(names: set[str], pick: int) -> str:
+        return sorted(names)[pick % len(names)]
+
+    def teardown(self) -> None:
+        """In the end, with all others gone, every ticket is granted or refused for good."""
+        self.world.outsiders.clear()
+        self.world.broken.clear()
+        for _ in range(3 * len(self.waiting) + 3):
+            self.world.running.clear()
+            for record in self.state.leases:
+                self._follow(BROKER.give_back(self.state, self.now, record.id))
+            self.now += 16 * HOUR
+            self._follow(BROKER.turn(self.state, self.now, {}, self.world.look()))
+        assert not self.waiting
+
+
+def _form(item: Any) -> Any:
+    return json.loads(text_of(item))
+
+
+TestLifeOfABroker = LifeOfABroker.TestCase
+TestLifeOfABroker.settings = hypothesis_settings(
+    max_examples=60, stateful_step_count=40, deadline=None
+)

@@ -1,0 +1,62 @@
+"""Memory of a shared GPU is never promised twice."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_node import TOTAL_BYTES, Running, World, hgx, ticket
+from readings import GIBIBYTE, MINUTE
+from rightsizer.placement.broker import Broker
+from rightsizer.placement.broker_settings import BrokerSettings
+from rightsizer.placement.broker_state import BrokerState
+from rightsizer.placement.choice import PlacementSettings
+
+SETTINGS = PlacementSettings()
+BROKER = Broker(BrokerSettings(settling_seconds=0.0), SETTINGS)
+AMOUNTS = st.sampled_from([4, 12, 30])
+CHANGES = st.one_of(
+    st.tuples(st.just("ask"), st.integers(0, 9), AMOUNTS),
+    st.tuples(st.just("ask"), st.integers(0, 9), AMOUNTS),
+    st.tuples(st.just("use"), st.integers(0, 9), AMOUNTS),
+    st.tuples(st.just("use"), st.integers(0, 9), AMOUNTS),
+    st.tuples(st.just("intrude"), st.integers(0, 1), AMOUNTS),
+    st.tuples(st.just("end"), st.integers(0, 9), AMOUNTS),
+)
+"""What happens, to which of those that are there, and gibibytes."""
+
+
+@settings(max_examples=200, deadline=None)
+@given(changes=st.lists(CHANGES, min_size=4, max_size=25), are_named=st.booleans())
+def test_what_is_set_aside_and_what_outsiders_hold_fits_together_at_every_grant(
+    *, changes: list[tuple[str, int, int]], are_named: bool
+) -> None:
+    """With the reserve, whatever leases use of theirs, and whether or not outsiders are known."""
+    world, state = World(hgx(1)), BrokerState("boot")
+    for number, (what, pick, gibibytes) in enumerate(changes):
+        names = [record.id for record in state.leases]
+        name = names[pick % len(names)] if names else ""
+        if what == "ask":
+            wish = ticket(f"{number:02}", memory=gibibytes, may_share=True, limit_seconds=60.0)
+            state = BROKER.ask(state, number * MINUTE, wish).state
+        elif what == "use" and name:
+            world.running[name] = Running(("GPU-0",), gibibytes * GIBIBYTE, 0.01)
+        elif what == "intrude":
+            world.outsiders[str(pick)] = Running(("GPU-0",), gibibytes * GIBIBYTE, 0.01)
+        elif what == "end" and name:
+            world.running.pop(name, None)
+            state = BROKER.give_back(state, number * MINUTE, name).state
+        state = _looked(world, state, number * MINUTE, are_named=are_named)
+
+
+def _looked(world: World, state: BrokerState, now: int, *, are_named: bool) -> BrokerState:
+    look = world.look()
+    if not are_named:
+        look = replace(look, seats=tuple(replace(seat, holders=()) for seat in look.seats))
+    seen = {name: each for name, each in world.sightings(state).items() if name in world.running}
+    step = BROKER.turn(state, now, seen, look)
+    promised = sum(record.set_aside_on("GPU-0") for record in step.state.leases)
+    if step.grants and (len(step.state.leases) > 1 or (world.outsiders and are_named)):
+        reserve = SETTINGS.free.shared_memory_reserve_bytes
+        assert promised + world.outside_bytes("GPU-0") <= TOTAL_BYTES - reserve
+    return step.state

@@ -1,0 +1,366 @@
+"""The best set of seats of real machines, and of machines that nobody would build."""
+
+import random
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement_nodes import (
+    GIBIBYTE,
+    PlacementNode,
+    board_of_four,
+    bridged_pairs,
+    cube_mesh,
+    dual_socket,
+    grace_blackwell,
+    grace_hopper,
+    hgx,
+    mig_node,
+    switched_pcie,
+    two_trays,
+    virtual_machine,
+)
+from rightsizer.domain.device import Device
+from rightsizer.domain.state import Condition, State
+from rightsizer.domain.topology import GpuLink, LinkKind, Placement, Topology
+from rightsizer.placement.choice import Choice, PlacementSettings, Refusal, choose
+from rightsizer.placement.free import judge_seat
+from rightsizer.placement.request import Interconnect, Request
+from rightsizer.placement.scoring import Table, score_set, table_of
+from rightsizer.placement.search import SearchSettings, best_sets
+from rightsizer.placement.seat import Holder, Seat
+
+_SETTINGS = PlacementSettings()
+_NVLINK = Interconnect.NVLINK
+_MACHINES = {
+    "hgx": hgx,
+    "cube_mesh": cube_mesh,
+    "switched_pcie": switched_pcie,
+    "dual_socket": dual_socket,
+    "bridged_pairs": bridged_pairs,
+    "board_of_four": board_of_four,
+    "grace_hopper": grace_hopper,
+    "grace_blackwell": grace_blackwell,
+    "virtual_machine": virtual_machine,
+}
+
+
+def by_hand(
+    node: PlacementNode, request: Request, *, joined: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """All sets in the order of their rank, and of their places where that is equal."""
+    table = _table(node, request)
+    sets = [
+        places
+        for places in combinations(range(len(table.candidates)), request.gpus)
+        if not joined or all(table.joined[one][other] for one, other in combinations(places, 2))
+    ]
+    return tuple(sorted(sets, key=lambda each: score_set(each, table).rank, reverse=True))
+
+
+def _table(node: PlacementNode, request: Request) -> Table:
+    verdicts = [judge_seat(seat, request, _SETTINGS.free) for seat in node.seats]
+    in_use = frozenset(s.gpu_uuid for s in node.seats if s.holders or s.state is State.PRODUCTIVE)
+    free = [each for each in verdicts if each.is_free]
+    return table_of(free, node.topology, request, _SETTINGS.scoring, in_use)
+
+
+def _agree(node: PlacementNode, request: Request) -> None:
+    choice = node.choose(request)
+    joined = request.interconnect is _NVLINK
+    ranked = by_hand(node, request, joined=joined)
+    if not ranked:
+        assert isinstance(choice, Refusal)
+        return
+    assert isinstance(choice, Choice)
+    table = _table(node, request)
+    scores = [score_set(each, table) for each in ranked]
+    assert choice.uuids == tuple(table.candidates[at].seat.uuid for at in ranked[0])
+    assert choice.score == scores[0]
+    assert choice.equals == scores.count(scores[0]) - 1
+    different = list(dict.fromkeys(scores))[1:11]
+    assert [each.score for each in choice.rejected] == different
+
+
+@pytest.mark.parametrize("machine", sorted(_MACHINES))
+@pytest.mark.parametrize("interconnect", list(Interconnect))
+def test_the_choice_is_that_of_an_exhaustive_search(
+    machine: str, interconnect: Interconnect
+) -> None:
+    """Of each machine, for each number of GPUs, all free and with two of them taken."""
+    node = _MACHINES[machine]()
+    for held in ((), (0, len(node.seats) - 1), (1,)):
+        for count in range(1, len(node.seats) + 1):
+            _agree(node.taken(*held), Request(count, interconnect=interconnect))
+
+
+def test_sixteen_gpus_are_looked_through_too() -> None:
+    """Of two trays, with one GPU broken and one held, and headrooms that all differ."""
+    node = two_trays().taken(3, trouble="has fallen off the bus").taken(9)
+    node = replace(
+        node,
+        seats=tuple(
+            replace(seat, power_headroom_watts=25.0 * place)
+            for place, seat in enumerate(node.seats)
+        ),
+    )
+    for count in (1, 2, 5, 13, 14, 15):
+        _agree(node, Request(count))
+
+
+@pytest.mark.parametrize(
+    ("node", "request_", "places"),
+    [
+        (hgx(), Request(1), (0,)),
+        (hgx().taken(1), Request(1), (0,)),
+        (hgx().taken(5), Request(1), (4,)),
+        (hgx().taken(0, 2), Request(1), (1,)),
+        (hgx().taken(0), Request(4), (4, 5, 6, 7)),
+        (hgx().taken(0, 4), Request(4), (1, 2, 3, 5)),
+        (bridged_pairs(), Request(2), (0, 1)),
+        (bridged_pairs().taken(1), Request(1), (0,)),
+        (bridged_pairs().taken(0), Request(1), (1,)),
+        (bridged_pairs().taken(0), Request(2), (2, 3)),
+        (bridged_pairs().taken(0), Request(2, interconnect=_NVLINK), (2, 3)),
+        (cube_mesh(), Request(4), (0, 1, 2, 3)),
+        (cube_mesh().taken(0), Request(4), (4, 5, 6, 7)),
+        (switched_pcie().taken(0), Request(4), (4, 5, 6, 7)),
+        (switched_pcie().taken(4, 5), Request(2), (6, 7)),
+        (dual_socket().taken(0, 1), Request(3), (4, 5, 6)),
+        (dual_socket().taken(0, 1), Request(2), (2, 3)),
+        (board_of_four(), Request(2), (0, 1)),
+        (board_of_four().taken(1), Request(2), (2, 3)),
+        (grace_blackwell().taken(0), Request(2), (2, 3)),
+        (grace_hopper(), Request(2), (0, 1)),
+        (virtual_machine().taken(0), Request(2), (1, 2)),
+    ],
+)
+def test_machines_are_filled_as_a_person_would(
+    node: PlacementNode, request_: Request, places: tuple[int, ...]
+) -> None:
+    """Pairs, switches and sockets stay whole, and what is broken already is taken first."""
+    assert node.places(request_) == places
+
+
+def test_a_collective_is_never_split_over_the_cube_mesh() -> None:
+    """Five V100 of a DGX-1 are not joined each to each: told so, and which way out there is."""
+    refusal = cube_mesh().choose(Request(5, interconnect=_NVLINK))
+    assert isinstance(refusal, Refusal)
+    assert refusal.is_hopeless
+    assert "no such set is among the 8 free" in refusal.reasons[0]
+
+
+def test_mig_instances_that_fit_best_are_taken() -> None:
+    """The smallest that suffices; of equal ones, those of GPUs that are in use already."""
+    node = mig_node([["3g.40gb", "1g.10gb"], ["1g.10gb", "1g.10gb"], ["1g.10gb", "2g.20gb"]])
+    assert node.places(Request(memory_bytes=15.0 * GIBIBYTE)) == (8,)
+    assert node.places(Request(memory_bytes=5.0 * GIBIBYTE)) == (2,)
+    held = node.taken(5)
+    assert held.places(Request(mig_profile="1g.10gb")) == (4,)
+    assert held.places(Request(3, mig_profile="1g.10gb")) == (2, 4, 7)
+
+
+def test_a_whole_gpu_goes_before_an_instance() -> None:
+    """Whoever asks for one GPU is given an instance only where no GPU is left."""
+    node = mig_node([["7g.80gb"], []])
+    assert node.places(Request()) == (2,)
+    assert node.taken(2).places(Request()) == (1,)
+    refusal = node.choose(Request(2))
+    assert isinstance(refusal, Refusal)
+    assert refusal.is_hopeless
+
+
+def test_many_instances_are_looked_through_by_kind() -> None:
+    """Fifty-six instances of eight GPUs have few sets that anything tells apart."""
+    node = mig_node([["1g.10gb"] * 7] * 8)
+    choice = node.choose(Request(4, mig_profile="1g.10gb"))
+    assert isinstance(choice, Choice)
+    assert choice.is_exact
+    assert {seat.gpu_uuid for seat in choice.seats} == {"GPU-0"}
+    assert choice.score.opened == 1
+
+
+def test_too_many_different_sets_are_searched_from_the_best_beginnings() -> None:
+    """The answer says that it is not exact; here it is the best all the same."""
+    node = two_trays().taken(3)
+    few = SearchSettings(sets_maximum=5)
+    table = _table(node, Request(6))
+    found = best_sets(table, 6, few)
+    assert not found.is_exact
+    assert found.sets[0] == best_sets(table, 6, SearchSettings()).sets[0]
+
+
+def test_the_memory_that_fits_best_is_taken() -> None:
+    """The least that suffices where it was said how much, the most where it was not."""
+    small, large = dual_socket().seats[0], hgx().seats[1]
+    node = PlacementNode((small, large), Topology())
+    assert node.places(Request(memory_bytes=40.0 * GIBIBYTE)) == (0,)
+    assert node.places(Request(memory_bytes=60.0 * GIBIBYTE)) == (1,)
+    assert node.places(Request()) == (1,)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"state": State.UNKNOWN},
+        {"conditions": frozenset({Condition.THERMAL_THROTTLED})},
+        {"conditions": frozenset({Condition.PCIE_LINK_DEGRADED})},
+        {"power_headroom_watts": 100.0},
+        {"power_headroom_watts": None},
+        {"temperature_headroom_celsius": 10.0},
+    ],
+)
+def test_what_is_uncertain_or_held_back_is_taken_last(facts: dict[str, object]) -> None:
+    """State, conditions and headroom decide among GPUs that are joined alike."""
+    node = board_of_four().taken(0, **facts)
+    assert node.places(Request()) != (0,)
+    assert node.places(Request(4)) == (0, 1, 2, 3)
+
+
+def test_reserved_seats_are_kept_and_told() -> None:
+    """Whoever is refused is told what is in the way."""
+    refusal = hgx().choose(Request(7), reserved={"GPU-0", "GPU-1"})
+    assert isinstance(refusal, Refusal)
+    assert not refusal.is_hopeless
+    assert refusal.reasons == (
+        "7 GPUs are asked for, 6 of 8 can be given.",
+        "In the way: 2 reserved.",
+    )
+    assert [each.seat.uuid for each in refusal.occupied] == ["GPU-0", "GPU-1"]
+    assert len(refusal.free) == 6
+
+
+def test_reasons_say_what_was_found() -> None:
+    """Of the set that was chosen, and of those that were not."""
+    choice = hgx().taken(0).choose(Request(2))
+    assert isinstance(choice, Choice)
+    assert choice.reasons == (
+        "All 2 are empty, as was measured.",
+        "NVLink joins each to each; pairs by their links: 1 NV18.",
+        "On NUMA node 0.",
+        "At least 80.0 GiB of memory are left each.",
+        "At least 600 W are left below the power limit.",
+        "At least 50 °C are left before the clocks slow down.",
+        "2 others are just as good; the first by index is taken.",
+    )
+    assert choice.cpus == tuple(range(8))
+    assert choice.numa_nodes == (0,)
+    assert choice.memory_bytes == (80.0 * GIBIBYTE,) * 2
+    assert choice.rejected[-1].why == "NUMA nodes: 2, not 1"
+    assert [(each.seat.label, each.why) for each in choice.occupied] == [("GPU 0", "held by train")]
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> PlacementNode:
+    """Up to seven seats of any kind in any state, joined in any way."""
+    count = draw(st.integers(1, 7))
+    seats = []
+    for index in range(count):
+        uuid = f"GPU-{index}"
+        held = draw(st.sampled_from([(), (), (), (Holder("a", True),), (Holder("b", False),)]))
+        gibibytes = draw(st.sampled_from([24, 80, None]))
+        seats.append(
+            Seat(
+                device=Device(
+                    uuid,
+                    index,
+                    name=draw(st.sampled_from(["A", "B"])),
+                    memory_total_bytes=gibibytes and float(gibibytes * GIBIBYTE),
+                ),
+                placement=Placement(uuid, numa_node=draw(st.sampled_from([None, 0, 1]))),
+                state=draw(st.sampled_from([State.IDLE_EMPTY, State.UNKNOWN, State.PRODUCTIVE])),
+                conditions=frozenset(draw(st.sets(st.sampled_from(list(Condition)), max_size=1))),
+                trouble=draw(st.sampled_from([None, None, None, "lost"])),
+                holders=held,
+                memory_used_bytes=draw(st.sampled_from([0.0, 0.0, None])),
+                power_headroom_watts=draw(st.sampled_from([None, 20.0, 300.0])),
+            )
+        )
+    kinds = st.sampled_from([*LinkKind])
+    links = [
+        GpuLink(f"GPU-{one}", f"GPU-{other}", draw(kinds), draw(st.integers(0, 3)), draw(kinds))
+        for one, other in combinations(range(count), 2)
+    ]
+    return PlacementNode(tuple(seats), Topology(links=tuple(links)))
+
+
+requests = st.builds(
+    Request,
+    gpus=st.integers(1, 8),
+    memory_bytes=st.sampled_from([None, 10.0 * GIBIBYTE, 40.0 * GIBIBYTE]),
+    interconnect=st.sampled_from(Interconnect),
+)
+
+
+@given(nodes(), requests)
+@settings(deadline=None)
+def test_any_node_is_searched_to_the_end(node: PlacementNode, request_: Request) -> None:
+    """The packed search and a plain one over the same scores agree on everything."""
+    _agree(node, request_)
+
+
+@given(nodes(), requests)
+@settings(deadline=None, max_examples=50)
+def test_nothing_unhealthy_held_or_missing_is_ever_given(
+    node: PlacementNode, request_: Request
+) -> None:
+    """And never more, or fewer, than were asked for."""
+    choice = node.choose(request_)
+    if isinstance(choice, Refusal):
+        assert choice.reasons
+        assert len(choice.free) + len(choice.occupied) == len(node.seats)
+        return
+    assert len(set(choice.uuids)) == request_.gpus <= len(node.seats)
+    for seat in choice.seats:
+        assert seat.trouble is None
+        assert not seat.holders
+        assert seat.state is not State.PRODUCTIVE
+        assert Condition.HARDWARE_SLOWDOWN not in seat.conditions
+        if request_.memory_bytes is not None:
+            assert seat.memory_total_bytes is not None
+            assert seat.memory_total_bytes >= request_.memory_bytes
+    if request_.interconnect is _NVLINK:
+        for one, other in combinations(choice.uuids, 2):
+            link = node.topology.link(one, other)
+            assert link is not None
+            assert link.kind is LinkKind.NVLINK
+
+
+@given(nodes(), requests, st.randoms(use_true_random=False))
+@settings(deadline=None, max_examples=50)
+def test_the_order_of_seats_and_links_does_not_matter(
+    node: PlacementNode, request_: Request, chance: random.Random
+) -> None:
+    """Neither for the choice nor for the reasons."""
+    seats, links = list(node.seats), list(node.topology.links)
+    chance.shuffle(seats)
+    chance.shuffle(links)
+    other = PlacementNode(tuple(seats), Topology(links=tuple(links)))
+    assert node.choose(request_) == other.choose(request_)
+
+
+@given(nodes(), requests)
+@settings(deadline=None, max_examples=50)
+def test_a_further_free_seat_never_makes_it_worse(node: PlacementNode, request_: Request) -> None:
+    """Whether there is an answer, and its score."""
+    fewer = choose(node.seats[:-1], node.topology, request_, _SETTINGS)
+    more = node.choose(request_)
+    if isinstance(fewer, Choice):
+        assert isinstance(more, Choice)
+        assert more.score.rank >= fewer.score.rank
+
+
+@given(nodes(), requests)
+@settings(deadline=None, max_examples=50)
+def test_sets_that_were_nearly_as_good_come_in_their_order(
+    node: PlacementNode, request_: Request
+) -> None:
+    """Each worse than the one before, and each with a reason."""
+    choice = node.choose(request_)
+    if isinstance(choice, Choice):
+        ranks = [choice.score.rank, *(each.score.rank for each in choice.rejected)]
+        assert ranks == sorted(set(ranks), reverse=True)
+        assert all(each.why for each in choice.rejected)

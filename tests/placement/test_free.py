@@ -1,0 +1,236 @@
+"""Whether a seat can be given: what was measured is weighed, and what was not is no promise."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_nodes import GIBIBYTE, hgx, mig_node
+from rightsizer.domain.state import Condition, Resource, State
+from rightsizer.placement.free import FreeSettings, judge_seat, set_aside_bytes
+from rightsizer.placement.lease import Client, Lease
+from rightsizer.placement.request import Request
+from rightsizer.placement.seat import Holder, Seat
+from rightsizer.placement.verdict import Obstacle, Verdict
+
+_SETTINGS: Final = FreeSettings()
+_SEAT: Final = hgx().seats[0]
+_HELD: Final = (Holder("train", True, (7,)),)
+_GIVEN: Final = (Holder("pod", False),)
+_LITTLE: Final = {Resource.COMPUTE: 0.3, Resource.MEMORY_BANDWIDTH: 0.2}
+
+
+def seat(**facts: Any) -> Seat:
+    """An empty H100, but for the facts."""
+    return replace(_SEAT, **facts)
+
+
+def lease(gibibytes: float, *, is_shared: bool = True) -> Lease:
+    """A lease on the seat."""
+    client = Client(1000, "ana", 42, 1)
+    memory = (gibibytes * GIBIBYTE,)
+    return Lease("k3", client, Request(), (_SEAT.uuid,), memory, is_shared, 0, 0, None)
+
+
+def judged(of: Seat, *leases: Lease, is_reserved: bool = False, **request: Any) -> Verdict:
+    """What the defaults make of it."""
+    return judge_seat(of, Request(**request), _SETTINGS, leases, is_reserved=is_reserved)
+
+
+@pytest.mark.parametrize(
+    ("of", "obstacle", "why"),
+    [
+        (seat(trouble="down: GPU is lost"), Obstacle.DOWN, "down: GPU is lost"),
+        (
+            seat(conditions=frozenset({Condition.HARDWARE_SLOWDOWN})),
+            Obstacle.UNHEALTHY,
+            "the hardware slows its own clocks down",
+        ),
+        (seat(holders=_HELD, state=State.COMPUTE_BOUND), Obstacle.HELD, "held by train"),
+        (seat(holders=_HELD, state=State.UNKNOWN), Obstacle.HELD, "held by train"),
+        (
+            seat(holders=_HELD, state=State.IDLE_HELD, idle_seconds=7200.0),
+            Obstacle.HELD_IDLE,
+            "held by train and idle for 2 h; could be reclaimed from it",
+        ),
+        (
+            seat(holders=_HELD, state=State.IDLE_HELD),
+            Obstacle.HELD_IDLE,
+            "held by train and idle; could be reclaimed from it",
+        ),
+        (
+            seat(holders=_GIVEN),
+            Obstacle.ALLOCATED,
+            "given to pod by a scheduler, with no process on it",
+        ),
+        (
+            seat(state=State.PRODUCTIVE),
+            Obstacle.BUSY,
+            "at work (productive), and no process of it is known",
+        ),
+        (
+            seat(state=State.IDLE_HELD),
+            Obstacle.HELD_IDLE,
+            "its memory is held by somebody unknown and idle",
+        ),
+        (
+            seat(state=State.UNKNOWN, memory_used_bytes=None),
+            Obstacle.UNKNOWN,
+            "neither its state nor its use of memory is known",
+        ),
+        (
+            seat(state=State.UNKNOWN, memory_used_bytes=2.0 * GIBIBYTE),
+            Obstacle.HELD,
+            "2.0 GiB of its memory are in use by somebody unknown",
+        ),
+        (
+            mig_node([["1g.10gb"]]).seats[0],
+            Obstacle.DIVIDED,
+            "divided into MIG instances; ask for one of those by its profile",
+        ),
+    ],
+)
+def test_a_seat_in_use_or_in_trouble_is_not_free(of: Seat, obstacle: Obstacle, why: str) -> None:
+    """And the reason says by whom, or by what."""
+    verdict = judged(of)
+    assert (verdict.obstacle, verdict.why) == (obstacle, why)
+    assert not verdict.is_free
+
+
+def test_an_empty_seat_is_free_with_all_that_is_left_of_its_memory() -> None:
+    """The driver's own part is taken off."""
+    verdict = judged(seat(memory_used_bytes=0.5 * GIBIBYTE))
+    assert verdict.is_free
+    assert verdict.is_certain
+    assert verdict.memory_left_bytes == 79.5 * GIBIBYTE
+
+
+def test_a_seat_that_nobody_measured_is_free_but_not_for_certain() -> None:
+    """Without a holder, and with no more memory in use than the driver's own."""
+    verdict = judged(seat(state=State.UNKNOWN, memory_used_bytes=0.4 * GIBIBYTE))
+    assert verdict.is_free
+    assert not verdict.is_certain
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_what_is_reserved_is_kept(state: State) -> None:
+    """Whatever is on it."""
+    assert not judged(seat(state=state), is_reserved=True).is_free
+    assert judged(seat(), is_reserved=True).obstacle is Obstacle.RESERVED
+
+
+def test_memory_must_suffice() -> None:
+    """In all, and of what is left; nothing fits into a size that nobody knows."""
+    assert judged(seat(), memory_bytes=80.0 * GIBIBYTE).is_free
+    large = judged(seat(), memory_bytes=81.0 * GIBIBYTE)
+    assert large.why == "has 80.0 GiB of memory in all, 81.0 GiB are asked"
+    used = judged(seat(memory_used_bytes=1.0 * GIBIBYTE), memory_bytes=80.0 * GIBIBYTE)
+    assert used.why == "has 79.0 GiB of memory left, and 80.0 GiB are asked for"
+    unknown = seat(device=replace(_SEAT.device, memory_total_bytes=None))
+    assert judged(unknown, memory_bytes=1.0).obstacle is Obstacle.MEMORY
+    assert judged(unknown).is_free
+
+
+def test_instances_are_for_those_who_name_them_or_want_a_single_one() -> None:
+    """An instance cannot be one of several GPUs, nor a whole GPU an instance."""
+    parent, small, large = mig_node([["1g.10gb", "3g.40gb"]]).seats
+    assert judged(small, mig_profile="1G.10GB").is_free
+    assert judged(large, mig_profile="1g.10gb").obstacle is Obstacle.PROFILE
+    assert judged(_SEAT, mig_profile="1g.10gb").obstacle is Obstacle.PROFILE
+    assert judged(small, gpus=2).obstacle is Obstacle.PROFILE
+    assert judged(small, gpus=2, mig_profile="1g.10gb").is_free
+    assert judged(small).is_free
+    assert judged(parent, mig_profile="1g.10gb").obstacle is Obstacle.DIVIDED
+
+
+def test_a_leased_seat_is_left_to_its_lease() -> None:
+    """Unless both may share it, and nobody is named to whoever asks."""
+    shared = seat(demand=_LITTLE)
+    assert judged(shared, lease(10)).obstacle is Obstacle.LEASED
+    assert judged(shared, lease(10)).why == "leased (k3)"
+    wants = {"may_share": True, "memory_bytes": 10.0 * GIBIBYTE}
+    assert judged(shared, lease(10, is_shared=False), **wants).obstacle is Obstacle.LEASED
+    verdict = judged(shared, lease(10), **wants)
+    assert verdict.is_free
+    assert verdict.is_shared
+    assert verdict.memory_left_bytes == 69.0 * GIBIBYTE
+
+
+@pytest.mark.parametrize(
+    ("of", "leases", "left"),
+    [
+        (seat(holders=_HELD, memory_used_bytes=20.0 * GIBIBYTE), (), 59.0),
+        (seat(memory_used_bytes=5.0 * GIBIBYTE), (lease(20), lease(10)), 49.0),
+        (seat(memory_used_bytes=35.0 * GIBIBYTE), (lease(20), lease(10)), 44.0),
+        (seat(holders=_HELD, memory_used_bytes=20.0 * GIBIBYTE), (lease(30),), 29.0),
+    ],
+)
+def test_the_larger_of_set_aside_and_measured_memory_is_taken(
+    of: Seat, leases: tuple[Lease, ...], left: float
+) -> None:
+    """With the reserve; of strangers' memory nobody knows whose it is, so that it comes on top."""
+    of = replace(of, demand=_LITTLE)
+    wants = {"may_share": True, "memory_bytes": left * GIBIBYTE}
+    assert judged(of, *leases, **wants).memory_left_bytes == left * GIBIBYTE
+    more = judged(of, *leases, may_share=True, memory_bytes=left * GIBIBYTE + 1)
+    assert more.obstacle is Obstacle.MEMORY
+
+
+@pytest.mark.parametrize(
+    ("demand", "why"),
+    [
+        ({}, "what is on it was not measured long enough for compute"),
+        (
+            {Resource.COMPUTE: 0.2},
+            "what is on it was not measured long enough for memory bandwidth",
+        ),
+        ({**_LITTLE, Resource.COMPUTE: 0.6}, "what is on it needs 60% of its compute"),
+        (
+            {**_LITTLE, Resource.MEMORY_BANDWIDTH: 0.51},
+            "what is on it needs 51% of its memory bandwidth",
+        ),
+    ],
+)
+def test_a_seat_is_shared_only_where_what_is_on_it_was_measured_to_need_little(
+    demand: dict[Resource, float], why: str
+) -> None:
+    """Compute and memory bandwidth, both."""
+    of = seat(holders=_HELD, state=State.PRODUCTIVE, demand=demand)
+    verdict = judged(of, may_share=True, memory_bytes=1.0 * GIBIBYTE)
+    assert (verdict.obstacle, verdict.why) == (Obstacle.NEEDS, why)
+
+
+@pytest.mark.parametrize(
+    ("of", "obstacle"),
+    [
+        (seat(holders=_GIVEN, demand=_LITTLE), Obstacle.ALLOCATED),
+        (seat(state=State.PRODUCTIVE, demand=_LITTLE), Obstacle.BUSY),
+        (seat(holders=_HELD, memory_used_bytes=None, demand=_LITTLE), Obstacle.MEMORY),
+    ],
+)
+def test_nobody_is_put_beside_what_nobody_knows(of: Seat, obstacle: Obstacle) -> None:
+    """A pod that may start any moment, a process that nobody sees, memory that nobody reads."""
+    assert judged(of, may_share=True, memory_bytes=1.0 * GIBIBYTE).obstacle is obstacle
+
+
+def test_whoever_does_not_say_how_much_memory_shares_with_nobody() -> None:
+    """All of a GPU's memory is for the work alone; an empty one is still given."""
+    of = seat(holders=_HELD, demand=_LITTLE)
+    assert judged(of, may_share=True).obstacle is Obstacle.MEMORY
+    assert judged(seat(), may_share=True).is_free
+
+
+@given(st.lists(st.floats(0, 100), max_size=4), st.floats(0, 100), st.floats(0.1, 100))
+def test_shared_memory_is_never_promised_twice(
+    asides: list[float], used: float, wanted: float
+) -> None:
+    """What all have been given, what is used, the reserve and what is asked fit into the GPU."""
+    leases = [lease(aside) for aside in asides]
+    of = seat(demand=_LITTLE, memory_used_bytes=used * GIBIBYTE, holders=_HELD)
+    verdict = judged(of, *leases, may_share=True, memory_bytes=wanted * GIBIBYTE)
+    if verdict.is_free:
+        taken = set_aside_bytes(of.uuid, leases) + _SETTINGS.shared_memory_reserve_bytes
+        assert taken + max(used, wanted) * GIBIBYTE <= 80 * GIBIBYTE
+        assert taken + (used + wanted) * GIBIBYTE <= 80 * GIBIBYTE * (1 + 1e-12)

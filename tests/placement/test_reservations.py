@@ -1,0 +1,137 @@
+"""Reservations: free in time, off one another's GPUs, and moved where work is in the way."""
+
+from dataclasses import replace
+
+import pytest
+
+from broker_node import Running, World, client, hgx, ticket
+from readings import DAY, GIBIBYTE, HOUR, MINUTE
+from rightsizer.placement.broker import Broker
+from rightsizer.placement.broker_event import EventKind
+from rightsizer.placement.broker_settings import BrokerSettings
+from rightsizer.placement.broker_state import BrokerState
+from rightsizer.placement.broker_step import Step
+from rightsizer.placement.choice import PlacementSettings
+from rightsizer.placement.lease import Reservation, Ticket
+from rightsizer.placement.lease_record import Sighting
+from rightsizer.placement.request import Request
+
+BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), PlacementSettings())
+START = BrokerState("boot")
+DEAD = Sighting(is_alive=False)
+
+
+def kinds(step: Step) -> list[EventKind]:
+    """What happened."""
+    return [event.kind for event in step.events]
+
+
+def asked(world: World, wish: Ticket, state: BrokerState = START, now: int = 0) -> Step:
+    """A ticket in the queue, and one look at it."""
+    step = BROKER.ask(state, now, wish, world.look())
+    assert not step.is_refused, step.events
+    return BROKER.serve(step.state, now, world.look())
+
+
+def test_a_reservation_is_free_in_time() -> None:
+    """A lease that might last into it waits until it is over."""
+    world = World(hgx())
+    wish = Reservation("r", "bo", Request(8), HOUR, 2 * HOUR)
+    state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
+    step = asked(world, ticket("a", limit_seconds=3601.0), state=state)
+    assert step.grants == ()
+    mine = ticket("mine", 8, user="bo", reservation="r")
+    step = asked(world, mine, state=step.state, now=HOUR - 1)
+    assert step.grants == ()
+    step = BROKER.turn(step.state, HOUR, {}, world.look())
+    assert [grant.ticket.id for grant in step.grants] == ["mine"]
+    step = BROKER.turn(step.state, 2 * HOUR, {"mine": DEAD}, world.look())
+    assert kinds(step) == [
+        EventKind.ENDED,
+        EventKind.RESERVATION_OVER,
+        EventKind.GRANTED,
+    ]
+
+
+def test_what_is_leased_into_that_time_cannot_be_reserved() -> None:
+    """By the limits known, and without one for ever."""
+    world = World(hgx())
+    state = asked(world, ticket("a", 5, limit_seconds=7200.0)).state
+    early = Reservation("r", "bo", Request(4), HOUR, 3 * HOUR)
+    assert BROKER.reserve(state, 0, early, client("bo"), world.look()).is_refused
+    late = replace(early, starts=2 * HOUR)
+    assert not BROKER.reserve(state, 0, late, client("bo"), world.look()).is_refused
+
+
+def test_two_reservations_do_not_get_the_same_gpus() -> None:
+    """At the same time; one after the other they may."""
+    world = World(hgx())
+    first = Reservation("1", "bo", Request(5), HOUR, 2 * HOUR)
+    state = BROKER.reserve(START, 0, first, client("bo"), world.look()).state
+    second = replace(first, id="2", starts=HOUR + MINUTE, ends=3 * HOUR)
+    assert BROKER.reserve(state, 0, second, client("bo"), world.look()).is_refused
+    second = replace(second, starts=2 * HOUR)
+    assert not BROKER.reserve(state, 0, second, client("bo"), world.look()).is_refused
+
+
+def test_a_reservation_moves_off_gpus_that_will_not_be_free_or_says_so() -> None:
+    """Somebody works there without a lease."""
+    world = World(hgx())
+    wish = Reservation("r", "bo", Request(4), HOUR, 2 * HOUR)
+    state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
+    world.outsiders["theirs"] = Running(state.bookings[0].uuids[:1], GIBIBYTE)
+    step = BROKER.turn(state, MINUTE, {}, world.look())
+    assert kinds(step) == []
+    assert world.outsiders["theirs"].uuids[0] not in step.state.bookings[0].uuids
+    world.outsiders["more"] = Running(world.uuids[:5], GIBIBYTE)
+    step = BROKER.turn(step.state, MINUTE, {}, world.look())
+    assert kinds(step) == [EventKind.AT_RISK]
+    assert kinds(BROKER.turn(step.state, MINUTE, {}, world.look())) == []
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        (Reservation("r", "ada", Request(1), HOUR, 2 * HOUR), "cannot reserve for ada"),
+        (Reservation("r", "bo", Request(1), HOUR, HOUR), "a length"),
+        (Reservation("r", "bo", Request(1), HOUR, 4 * DAY), "the longest"),
+        (Reservation("r", "bo", Request(1), 15 * DAY, 16 * DAY), "the furthest"),
+        (Reservation("r", "bo", Request(9), HOUR, 2 * HOUR), "9 GPUs"),
+    ],
+)
+def test_a_reservation_beyond_what_is_allowed_is_refused(wish: Reservation, why: str) -> None:
+    """With the reason and what would be allowed."""
+    step = BROKER.reserve(START, 0, wish, client("bo"), World(hgx()).look())
+    assert step.is_refused
+    assert why in step.events[0].message
+
+
+def test_only_operators_reserve_unless_the_settings_allow_others() -> None:
+    """And whoever is refused is told whom to ask."""
+    world, broker = World(hgx()), Broker(BrokerSettings(), PlacementSettings())
+    wish = Reservation("r", "bo", Request(1), HOUR, 2 * HOUR)
+    refused = broker.reserve(START, 0, wish, client("bo"), world.look())
+    assert refused.is_refused
+    assert "reservations are for operators here" in refused.events[0].message
+    root = replace(client("root"), uid=0)
+    assert not broker.reserve(START, 0, wish, root, world.look()).is_refused
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        (0, "its reservation begins in 3 h"),
+        (2 * HOUR, "its reservation begins in 30 min"),
+        (150 * MINUTE - 1, "its reservation begins in less than a minute"),
+    ],
+)
+def test_whoever_waits_for_a_reservation_to_begin_is_told_when(now: int, told: str) -> None:
+    """As the last of those who wait, in whole hours and minutes."""
+    world = World(hgx())
+    wish = Reservation("r", "bo", Request(8), 150 * MINUTE, 4 * HOUR)
+    state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
+    mine = ticket("mine", 8, user="bo", reservation="r")
+    state = BROKER.ask(state, 0, mine, world.look()).state
+    step = asked(world, ticket("other", limit_seconds=86400.0), state=state, now=now)
+    assert [each.id for each, _ in step.waiting] == ["other", "mine"]
+    assert step.waiting[-1][1] == told

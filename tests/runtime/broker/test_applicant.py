@@ -1,0 +1,75 @@
+"""Who asks for GPUs and waits, by an agent that says at a real socket what a test wants."""
+
+import http.server
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.edge.local import LocalClient
+from rightsizer.runtime.broker.applicant import Applicant, Patience
+
+WAITS: Final = {
+    "is_granted": False,
+    "place": 1,
+    "waiting": 1,
+    "why": "no room",
+    "ask_again_seconds": 1.0,
+}
+GRANTED: Final = {**WAITS, "is_granted": True}
+UNKNOWN: Final = (HTTPStatus.NOT_FOUND, "there is no lease; see `rightsizer queue`")
+BUSY: Final = (HTTPStatus.SERVICE_UNAVAILABLE, "too much to do")
+
+
+def ok(answer: dict[str, Any]) -> tuple[HTTPStatus, str]:
+    """An answer of an agent that has one."""
+    return HTTPStatus.OK, json.dumps(answer)
+
+
+@contextmanager
+def agent(path: Path, answers: list[tuple[HTTPStatus, str]]) -> Iterator[list[str]]:
+    """Answers in order; what it was asked, by method."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            asked.append(self.command)
+            status, body = answers.pop(0)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - as the library calls them.
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with socketserver.UnixStreamServer(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield asked
+        server.shutdown()
+        thread.join()
+
+
+def test_an_agent_that_lost_a_ticket_and_is_busy_is_asked_again(tmp_path: Path) -> None:
+    """Until it takes the ticket anew: whoever has waited is not sent away."""
+    answers = [ok(WAITS), UNKNOWN, BUSY, UNKNOWN, BUSY, UNKNOWN, ok(WAITS), ok(GRANTED)]
+    slept: list[float] = []
+    said: list[str] = []
+    with agent(tmp_path / "api.sock", answers) as asked:
+        applicant = Applicant(
+            LocalClient(tmp_path / "api.sock"),
+            {},
+            say=said.append,
+            time=lambda: sum(slept),
+            sleep=slept.append,
+        )
+        assert applicant.wait(Patience())["is_granted"]
+    assert asked == ["POST", "GET", "POST", "GET", "POST", "GET", "POST", "GET"]
+    assert said == ["waits as 1 of 1: no room"]

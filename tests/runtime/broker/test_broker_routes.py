@@ -1,0 +1,315 @@
+"""What the local socket takes about leases: from whom, in what form, how much."""
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from api_schema import faults, json_schema_of
+from broker_node import World, hgx
+from lending_desk import LentDesk
+from process_files import ProcessFolder
+from readings import SECOND
+from rightsizer.domain.errors import AgentBusyError, UsageError
+from rightsizer.edge.local import LocalClient
+from rightsizer.placement.lease import Client
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web import WebServer
+from rightsizer.publish.web.message import Peer
+from rightsizer.runtime.broker.identity import client_of, why_not_served
+from rightsizer.runtime.broker.paths import closed_routes
+from rightsizer.runtime.broker.process_table import ProcessTable
+from rightsizer.runtime.broker.routes import BrokerRoutes, Office
+from rightsizer.runtime.broker.settings import BrokerSection, DeskSettings
+
+ME: Final = Peer(os.getpid(), os.getuid(), os.getgid())
+NOBODY: Final = 65534
+
+
+@pytest.fixture
+def lent(tmp_path: Path) -> Iterator[LentDesk]:
+    """A node of eight GPUs that nobody has."""
+    with capture_logs():
+        found = LentDesk(World(hgx()), tmp_path / "broker.db", BrokerSection(maximum_tickets=3))
+        yield found
+        found.desk.close()
+
+
+@pytest.fixture
+def stranger() -> Iterator[Peer]:
+    """A process of another user."""
+    if os.getuid() != 0:
+        pytest.skip("only root can start a process of another user")
+    with subprocess.Popen(["sleep", "60"], user=NOBODY) as process:
+        yield Peer(process.pid, NOBODY, NOBODY)
+        process.kill()
+
+
+def test_answers_are_as_described(lent: LentDesk) -> None:
+    """From asking to giving back; asking again with an id gives what one has."""
+    schema = json_schema_of("POST", "/api/v1/leases")
+    waits = lent.asked({"gpus": 2, "id": "abcdefgh", "for": "4h", "priority": -1}, ME)
+    assert list(faults(waits, schema)) == []
+    assert not waits["is_granted"]
+    lent.desk.turn()
+    granted = lent.asked({"gpus": 2, "id": "abcdefgh"}, ME)
+    assert list(faults(granted, schema)) == []
+    assert len(granted["lease"]["uuids"]) == 2
+    assert granted["lease"]["numa_nodes"] == [0]
+    assert len(lent.desk.standing.state.leases) == 1
+    path = "/api/v1/leases/abcdefgh"
+    assert json.loads(lent.ask("GET", path, peer=ME).body) == granted
+    lent.asked({"gpus": 8}, ME)
+    lent.desk.turn()
+    everything = json.loads(lent.ask("GET", "/api/v1/broker", peer=ME).body)
+    assert list(faults(everything, json_schema_of("GET", "/api/v1/broker"))) == []
+    assert [each["gpus"] for each in everything["queue"]] == [8]
+    body = {"gpus": 2, "in": "2d", "for": "1h", "id": "resresres"}
+    answer = lent.ask("POST", "/api/v1/reservations", body, ME)
+    assert answer.status == HTTPStatus.OK, answer.body
+    kept = json.loads(answer.body)
+    assert list(faults(kept, json_schema_of("POST", "/api/v1/reservations"))) == []
+    assert kept["starts"] - lent.clock.wall / SECOND == pytest.approx(2 * 86400.0)
+    for method, target in (("DELETE", "/api/v1/reservations/resresres"), ("DELETE", path)):
+        over = lent.ask(method, target, peer=ME)
+        described = json_schema_of(method, f"{target.rpartition('/')[0]}/{{id}}")
+        assert list(faults(json.loads(over.body), described)) == []
+        assert lent.ask(method, target, peer=ME).status == HTTPStatus.NOT_FOUND
+
+
+def test_what_is_anothers_is_not_to_be_had(lent: LentDesk, stranger: Peer) -> None:
+    """Neither looked at nor given back, nor asked for again; root may."""
+    lent.asked({"id": "ofrootofroot"}, ME)
+    lent.desk.turn()
+    path = "/api/v1/leases/ofrootofroot"
+    assert lent.ask("GET", path, peer=stranger).status == HTTPStatus.NOT_FOUND
+    refusal = lent.ask("DELETE", path, peer=stranger)
+    assert refusal.status == HTTPStatus.CONFLICT
+    assert b"its owner or an operator can end it" in refusal.body
+    again = lent.ask("POST", "/api/v1/leases", {"id": "ofrootofroot"}, stranger)
+    assert b"somebody else's" in again.body
+    high = lent.ask("POST", "/api/v1/leases", {"priority": 5}, stranger)
+    assert b"priority 5 is not for" in high.body
+    for_root = {"for": "1h", "user": "root"}
+    assert (
+        b"cannot reserve for root"
+        in lent.ask("POST", "/api/v1/reservations", for_root, stranger).body
+    )
+    lent.asked({"id": "ofnobody"}, stranger)
+    assert lent.ask("DELETE", "/api/v1/leases/ofnobody", peer=ME).status == HTTPStatus.OK
+    assert lent.desk.standing.state.lease("ofrootofroot") is not None
+
+
+def test_nobody_is_whom_he_says_he_is(lent: LentDesk, tmp_path: Path) -> None:
+    """The kernel tells; what cannot be seen, or is another's by now, is refused."""
+    liar = lent.ask("POST", "/api/v1/leases", {"pid": 1, "uid": 0}, ME)
+    assert liar.status == HTTPStatus.BAD_REQUEST
+    assert b"'pid' is not a field" in liar.body
+    unseen = lent.ask("GET", "/api/v1/broker", peer=Peer(0, 0, 0))
+    assert b"cannot be seen by the agent" in unseen.body
+    assert lent.ask("GET", "/api/v1/broker").status == HTTPStatus.FORBIDDEN
+    table = ProcessTable(ProcessFolder(tmp_path / "proc").path)
+    processes = ProcessFolder(tmp_path / "proc")
+    processes.start(7, started=100)
+    assert client_of(Peer(7, os.getuid(), 0), table).started_ticks == 100
+    with pytest.raises(UsageError, match="is not the one that has asked"):
+        client_of(Peer(7, os.getuid() + 1, 0), table)
+    user = table.user
+    # The number is used again while it is looked at.
+    table.user = lambda pid: (user(pid), processes.start(pid, started=200))[0]  # type: ignore[method-assign]  # As another process would.
+    with pytest.raises(UsageError, match="is not the one that has asked"):
+        client_of(Peer(7, os.getuid(), 0), table)
+
+
+def test_whoever_may_not_ask_any_more_can_still_give_back(lent: LentDesk, stranger: Peer) -> None:
+    """And look at what he has; nothing new is lent or reserved to him."""
+    lent.asked({"id": "ofnobody"}, stranger)
+    lent.desk.turn()
+    lent.settings = replace(lent.settings, users=("ada",))
+    for path in ("/api/v1/leases", "/api/v1/reservations"):
+        refusal = lent.ask("POST", path, {"for": "1h"}, stranger)
+        assert refusal.status == HTTPStatus.CONFLICT
+        assert b"broker.users" in refusal.body
+    assert lent.ask("GET", "/api/v1/leases/ofnobody", peer=stranger).status == HTTPStatus.OK
+    assert lent.ask("DELETE", "/api/v1/leases/ofnobody", peer=stranger).status == HTTPStatus.OK
+    assert not lent.desk.standing.state.leases
+
+
+def test_operators_say_who_may_ask() -> None:
+    """By users and groups; with none, whoever can open the socket."""
+    ada = Client(1000, "ada", 1, 1)
+    assert why_not_served(ada, DeskSettings()) is None
+    assert why_not_served(ada, DeskSettings(users=("ada",))) is None
+    by_group = DeskSettings(groups=("research",))
+    assert why_not_served(ada, by_group, lambda _: frozenset({"research"})) is None
+    assert "broker.users" in str(why_not_served(ada, by_group, lambda _: frozenset()))
+    assert why_not_served(Client(0, "root", 1, 1), DeskSettings(users=("ada",))) is None
+
+
+def test_a_full_queue_is_said_to_be(lent: LentDesk) -> None:
+    """With a status that is no fault of the request's form."""
+    for _ in range(3):
+        lent.asked({}, ME)
+    full = lent.ask("POST", "/api/v1/leases", {}, ME)
+    assert full.status == HTTPStatus.CONFLICT
+    assert full.body == b"3 tickets wait already, as many as allowed; ask again later\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"[" * 100_000, "the body is not JSON"),
+        (b"\xff\xfe", "the body is not JSON"),
+        (b"[]", "no JSON object"),
+        (b'{"gpus": ' + b"9" * 5000 + b"}", "the body is not JSON"),
+        ({"gpus": 10**300}, "gpus: '9999"),
+        ({"gpus": -1}, "gpus: '-1' is no number from 1 to 1024"),
+        ({"gpus": 1.5}, "gpus: 1.5 is no text"),
+        ({"gpus": "x" * 10**5}, "gpus: longer than"),
+        ({"memory": "-1GiB"}, "memory: "),
+        ({"memory": {"a": 1}}, "memory: "),
+        ({"priority": True}, "priority: is no whole number"),
+        ({"priority": 10**18}, "priority: is no whole number"),
+        ({"for": "-1h"}, "for: "),
+        ({"for": 4}, "for: 4 is not a duration"),
+        ({"id": "../../etc"}, "id: write 8 to 32"),
+        ({"id": "A" * 10}, "id: write 8 to 32"),
+        ({"command": "rm"}, "'command' is not a field"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(lent: LentDesk, body: Any, told: str) -> None:
+    """And nothing is done."""
+    answer = lent.ask("POST", "/api/v1/leases", body, ME)
+    assert answer.status == HTTPStatus.BAD_REQUEST
+    assert told in answer.body.decode()
+    assert not lent.desk.standing.state.tickets
+
+
+@given(
+    body=st.one_of(
+        st.binary(max_size=60),
+        st.dictionaries(
+            st.sampled_from(
+                ["gpus", "memory", "share", "mig", "for", "in", "id", "user", "priority"]
+            ),
+            st.one_of(
+                st.none(),
+                st.booleans(),
+                st.integers(),
+                st.text(),
+                st.lists(st.integers()),
+                st.floats(),
+            ),
+        ).map(lambda fields: json.dumps(fields).encode()),
+    ),
+    target=st.sampled_from(["/api/v1/leases", "/api/v1/reservations"]),
+)
+def test_any_body_gets_an_answer(
+    tmp_path_factory: pytest.TempPathFactory, body: bytes, target: str
+) -> None:
+    """Never a fault of the agent's own."""
+    with capture_logs() as logs:
+        lent = LentDesk(World(hgx(2)), tmp_path_factory.mktemp("any") / "broker.db")
+        answer = lent.ask("POST", target, body, ME)
+        lent.desk.close()
+    assert answer.status in {HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT}
+    assert not [each for each in logs if each["event"] == "request_failed"]
+
+
+def served(lent: LentDesk, path: Path) -> WebServer:
+    """The routes at a real socket."""
+    table = ProcessTable(Path("/proc"))
+    office = Office(lent.desk, table, lent.clock, lambda: lent.settings)
+    server = WebServer(
+        (),
+        latest=lambda: None,
+        exposition=Exposition(lambda: None),
+        local_socket=str(path),
+        local_routes=BrokerRoutes(office).routes,
+    )
+    server.start()
+    return server
+
+
+def test_two_hundred_clients_at_once_all_get_their_place(tmp_path: Path) -> None:
+    """Some are turned away, and ask again; nobody gets two."""
+    settings = BrokerSection(maximum_tickets_per_user=1000)
+    with capture_logs():
+        lent = LentDesk(World(hgx(2)), tmp_path / "broker.db", settings)
+        server = served(lent, tmp_path / "api.sock")
+        answers: list[Any] = []
+        never = threading.Event()
+
+        def ask(number: int) -> None:
+            client = LocalClient(tmp_path / "api.sock")
+            while True:
+                try:
+                    answers.append(client.post("/api/v1/leases", {"id": f"client{number:06}"}))
+                except AgentBusyError:
+                    never.wait(0.05)
+                else:
+                    return
+
+        crowd = [threading.Thread(target=ask, args=(number,)) for number in range(200)]
+        for each in crowd:
+            each.start()
+        for each in crowd:
+            each.join(60)
+        server.stop()
+        lent.desk.close()
+    assert len(answers) == 200
+    assert len(lent.desk.standing.state.tickets) == 200
+
+
+def test_the_socket_is_for_its_user_and_group(tmp_path: Path, lent: LentDesk) -> None:
+    """A foreign user cannot even connect, whatever the folder allows."""
+    if os.getuid() != 0:
+        pytest.skip("only root can start a process of another user")
+    server = served(lent, tmp_path / "api.sock")
+    tmp_path.chmod(0o755)
+    try:
+        assert (tmp_path / "api.sock").stat().st_mode & 0o777 == 0o660
+        assert "PermissionError" in connected(tmp_path)
+        (tmp_path / "api.sock").chmod(0o666)
+        assert connected(tmp_path) == ""
+    finally:
+        server.stop()
+
+
+def connected(folder: Path) -> str:
+    """What goes wrong where nobody in particular connects to the socket in a folder."""
+    program = "import socket; socket.socket(socket.AF_UNIX).connect('api.sock')"
+    # Named from its own folder, for those above are root's alone.
+    done = subprocess.run(
+        ["python3", "-c", program],
+        cwd=folder,
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stderr
+
+
+def test_an_agent_that_lends_nothing_says_so_everywhere(lent: LentDesk) -> None:
+    """At each path that there would be."""
+    open_paths = {(each.method, each.path) for each in BrokerRoutes(_office(lent)).routes}
+    assert {(each.method, each.path) for each in closed_routes()} == open_paths
+    assert all(each.is_local for each in closed_routes())
+
+
+def _office(lent: LentDesk) -> Office:
+    return Office(lent.desk, ProcessTable(Path("/proc")), lent.clock, lambda: lent.settings)

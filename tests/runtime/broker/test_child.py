@@ -1,0 +1,172 @@
+"""A command that is run for somebody, as if he had started it himself."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from agent_process import eventually
+from rightsizer.runtime.broker.child import CANNOT_RUN, NOT_FOUND, status_of
+
+PROGRAM: Final = Path(__file__).parent.parent.parent / "launched_child.py"
+COUNTING: Final = """
+import os, signal, time
+count = 0
+def interrupted(*_):
+    global count
+    count += 1
+    os.write(1, b"got %d;" % count)
+def ended(*_):
+    os.write(1, b"and ended after %d;" % count)
+    os._exit(4)
+signal.signal(signal.SIGINT, interrupted)
+signal.signal(signal.SIGTERM, ended)
+os.write(1, b"ready;")
+while True:
+    time.sleep(0.02)
+"""
+"""Starts nothing: a process that is stopped while it forks can hold its parent up for ever."""
+COUNTER: Final = (sys.executable, "-SEc", COUNTING)
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, pid: int, handle: int) -> None:
+        self.pid, self._handle, self._shown = pid, handle, ""
+
+    def type(self, text: str) -> None:
+        """Type something."""
+        os.write(self._handle, text.encode())
+
+    def shows(self, pattern: str) -> str:
+        """What is shown once that looks as asked for."""
+        while not (found := re.search(pattern, self._shown)):
+            self._shown += os.read(self._handle, 4096).decode(errors="replace")
+        return found[0]
+
+
+@contextmanager
+def terminal(*arguments: str) -> Iterator[Terminal]:
+    """A program that is gone for sure afterwards."""
+    pid, handle = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, str(PROGRAM), *arguments])
+    attributes = termios.tcgetattr(handle)
+    # Else ^C throws away what was written, and what is written in answer to it.
+    attributes[3] |= termios.NOFLSH
+    termios.tcsetattr(handle, termios.TCSANOW, attributes)
+    try:
+        yield Terminal(pid, handle)
+    finally:
+        os.close(handle)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def launched(*command: str) -> "subprocess.CompletedProcess[str]":
+    """A command run to its end."""
+    return subprocess.run(
+        [sys.executable, PROGRAM, *command], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def state_of(pid: int) -> str:
+    """A process's state, as procfs writes it; empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def is_waited_for(pid: int, number: signal.Signals) -> bool:
+    """Whether a signal has yet to be taken note of."""
+    status = dict(
+        line.split(":\t", 1)
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if ":\t" in line
+    )
+    return bool(int(status["ShdPnd"], 16) & 1 << number - 1)
+
+
+def children_of(pid: int) -> Sequence[int]:
+    """By the kernel's own list."""
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [("exit 0", 0), ("exit 255", 255), ("kill -9 $$", 137), ("kill $$", 143)]
+)
+def test_the_status_is_the_commands(script: str, status: int) -> None:
+    """Or 128 and the signal that ended it."""
+    assert launched("sh", "-c", script).returncode == status
+
+
+def test_what_cannot_be_run_is_an_error_of_its_own(tmp_path: Path) -> None:
+    """Told by the child, before anything is waited for."""
+    assert "FileNotFoundError" in launched("no-such-program").stderr
+    assert "PermissionError" in launched(str(tmp_path)).stderr
+    assert (CANNOT_RUN, NOT_FOUND, status_of(9)) == (126, 127, 137)
+
+
+def test_an_interrupt_of_the_terminal_reaches_the_command_once() -> None:
+    """And one that is sent to this process alone is passed on."""
+    with terminal(*COUNTER) as shown:
+        shown.shows("ready")
+        shown.type("\x03")
+        shown.shows("got 1")
+        # Two that wait at the same time are one.
+        eventually(lambda: not is_waited_for(shown.pid, signal.SIGINT))
+        os.kill(shown.pid, signal.SIGINT)
+        shown.shows("got 2")
+        os.kill(shown.pid, signal.SIGTERM)
+        assert shown.shows(r"and ended after \d+") == "and ended after 2"
+        assert shown.shows(r"ended with \d+") == "ended with 4"
+
+
+def test_a_job_stops_and_goes_on_with_its_command() -> None:
+    """The shell sees it stop, and wakes up both."""
+    with terminal("shell", *COUNTER) as shown:
+        shown.shows("ready")
+        shown.type("\x1a")
+        shown.shows("the job has stopped")
+        (job,) = children_of(shown.pid)
+        (command,) = children_of(job)
+        eventually(lambda: state_of(command) not in {"T", ""} and state_of(job) not in {"T", ""})
+        os.kill(job, signal.SIGTERM)
+        assert shown.shows("and ended after 0")
+        assert shown.shows(r"ended with \d+") == "ended with 4"
+
+
+def test_what_is_left_behind_can_be_left_alone(tmp_path: Path) -> None:
+    """Whoever interrupts gets the command's status; what it has started goes on."""
+    note = tmp_path / "pid"
+    script = f"(setsid sh -c 'echo $$ > {note}; exec sleep 60' &) ; exit 3"
+    with subprocess.Popen(
+        [sys.executable, PROGRAM, "sh", "-c", script], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "left behind by 3\n"
+        daemon = int(eventually(lambda: note.exists() and note.read_text().strip()))
+        assert list(children_of(process.pid)) == [daemon]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 3
+        assert process.stdout.readline() == "ended with 3, not all of it\n"
+    assert state_of(daemon) not in {"", "Z"}
+    os.kill(daemon, signal.SIGKILL)
+
+
+def test_a_command_begins_with_the_signals_that_it_would_have() -> None:
+    """None blocked, and those that Python ignores for itself as they usually are."""
+    script = "grep -E 'SigBlk|SigIgn' /proc/self/status"
+    usual = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert launched("sh", "-c", script).stdout.startswith(usual)

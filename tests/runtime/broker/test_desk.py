@@ -1,0 +1,193 @@
+"""The desk: nobody is told what was not saved, and nothing is granted that nobody has seen."""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker_node import World, client, hgx, ticket
+from lending_desk import LentDesk
+from readings import DAY, HOUR, SECOND
+from rightsizer.domain.errors import RightsizerError
+from rightsizer.placement.broker_event import BrokerEvent, EventKind
+from rightsizer.placement.lease import Reservation
+from rightsizer.placement.request import Request
+from rightsizer.runtime.broker.lease_form import answer_form
+from rightsizer.runtime.broker.notice import notice_of
+
+FULL_DISK = Path(__file__).parent.parent.parent / "full_broker_disk.py"
+
+
+@pytest.fixture
+def lent(tmp_path: Path) -> Iterator[LentDesk]:
+    """A node of two GPUs that nobody has."""
+    with capture_logs():
+        found = LentDesk(World(hgx(2)), tmp_path / "broker.db")
+        yield found
+        found.desk.close()
+
+
+def test_a_ticket_is_granted_at_the_next_look(lent: LentDesk) -> None:
+    """With its seats; a second one waits, with its place and why."""
+    lent.desk.ask(ticket("a", gpus=2))
+    lent.desk.ask(ticket("b"))
+    assert lent.desk.woken.is_set()
+    assert lent.desk.standing.why_waiting("b") == "the broker has not looked at it yet"
+    lent.desk.turn()
+    standing = lent.desk.standing
+    assert [each.id for each in standing.state.leases] == ["a"]
+    assert standing.place_of("b") == 1
+    assert "0 of 2 can be given" in str(standing.why_waiting("b"))
+    assert lent.desk.tally.counters()["rightsizer_broker_grants_total"] == 1
+    assert lent.desk.tally.gauges(standing.state) == {
+        "rightsizer_broker_leases": 1.0,
+        "rightsizer_broker_queue_length": 1.0,
+    }
+
+
+def test_nothing_is_granted_blindly(lent: LentDesk) -> None:
+    """Without a look at the node everybody waits, and is told what for; who has died goes."""
+    lent.trouble = "no GPU has been read yet"
+    lent.desk.ask(ticket("a"))
+    lent.desk.ask(ticket("b"))
+    lent.dead.add("b")
+    lent.desk.turn()
+    standing = lent.desk.standing
+    assert not standing.state.leases
+    assert [each.id for each in standing.state.tickets] == ["a"]
+    assert standing.why_waiting("a") == "no GPU has been read yet"
+    with pytest.raises(RightsizerError, match="nothing can be reserved before"):
+        lent.desk.reserve(lambda now: Reservation("r", "ada", Request(), now, now + 1), client())
+    lent.trouble = None
+    lent.desk.turn()
+    assert lent.desk.standing.state.lease("a") is not None
+
+
+def test_what_was_saved_is_gone_on_with(lent: LentDesk, tmp_path: Path) -> None:
+    """By a desk that is opened after a kill."""
+    lent.desk.ask(ticket("a", gpus=2))
+    lent.desk.turn()
+    lent.desk.ask(ticket("b"))
+    lent.store.close()
+    after = LentDesk(World(hgx(2)), tmp_path / "broker.db")
+    state = after.desk.standing.state
+    assert ([each.id for each in state.leases], [each.id for each in state.tickets]) == (
+        ["a"],
+        ["b"],
+    )
+    after.desk.close()
+
+
+def test_a_stepping_wall_clock_changes_nothing(lent: LentDesk) -> None:
+    """Forward and back by years: leases last, and end by the clock that never steps."""
+    told: list[BrokerEvent] = []
+    lent.desk.listen(told.append)
+    lent.desk.ask(ticket("a", limit_seconds=3600.0))
+    lent.desk.turn()
+    for step in (20 * 365 * DAY, -40 * 365 * DAY):
+        lent.clock.wall += step
+        lent.clock.now += SECOND
+        lent.desk.turn()
+    assert [each.kind for each in told] == [EventKind.QUEUED, EventKind.GRANTED]
+    lent.clock.now += 2 * HOUR
+    lent.desk.turn()
+    assert {each.kind for each in told} >= {EventKind.TIME_UP, EventKind.IDLE}
+    assert lent.desk.standing.state.lease("a") is not None
+
+
+def test_idle_holders_are_told_once_and_keep_what_they_have(lent: LentDesk) -> None:
+    """In the answer to whoever asks for the lease, and as JSON for webhooks."""
+    told: list[BrokerEvent] = []
+    lent.desk.listen(told.append)
+    lent.desk.ask(ticket("a"))
+    for _ in range(4):
+        lent.desk.turn()
+        lent.clock.now += 2 * HOUR
+    (idle,) = [each for each in told if each.kind is EventKind.IDLE]
+    messages = lent.desk.messages_for("a")
+    form = answer_form(lent.desk.standing, "a", lent.clock.now, 0, messages)
+    assert form is not None
+    assert form["messages"] == ["nothing has run on the GPUs of lease a for 2 h; give it back"]
+    assert form["lease"]["told"] == ["idle"]
+    notice: dict[str, Any] = json.loads(notice_of(idle, 5 * SECOND, "node"))
+    assert (notice["event"], notice["id"], notice["time"]) == ("broker_idle", "a", 5.0)
+    lent.desk.end("a", client())
+    assert lent.desk.messages_for("a") == ()
+
+
+def test_a_holder_finds_the_latest_twenty_messages(lent: LentDesk) -> None:
+    """However often he was told."""
+    lent.desk.ask(ticket("a"))
+    lent.desk.turn()
+    for hours in range(1, 26):
+        # At work, and idle for longer than the last time.
+        lent.is_active = True
+        lent.desk.turn()
+        lent.clock.now += hours * HOUR
+        lent.is_active = False
+        lent.desk.turn()
+    idle = [each for each in lent.desk.messages_for("a") if "nothing has run" in each]
+    assert len(lent.desk.messages_for("a")) == 20
+    assert "for 1 d 1 h" in idle[-1]
+
+
+def test_a_ticket_that_nobody_looks_at_is_asked_after_often_for_a_second(lent: LentDesk) -> None:
+    """Then once a second at most, and so is one whose reservation has not begun."""
+
+    def pause(item_id: str) -> float:
+        form = answer_form(lent.desk.standing, item_id, lent.clock.now, 0)
+        assert form is not None
+        return float(form["ask_again_seconds"])
+
+    lent.desk.ask(ticket("a", gpus=2))
+    assert pause("a") == 0.2
+    lent.clock.now += SECOND
+    assert pause("a") == 1.0
+    root = replace(client(), uid=0)
+    starts = lent.clock.now + HOUR
+    wish = Reservation("r", root.user, Request(), starts, starts + HOUR)
+    lent.desk.reserve(lambda now: replace(wish, starts=now + HOUR), root)
+    lent.desk.ask(ticket("b", reservation="r"))
+    lent.desk.turn()
+    assert pause("b") == 1.0
+    assert lent.desk.standing.why_waiting("b") == "its reservation begins in 1 h"
+
+
+def test_a_lease_that_ends_during_a_look_gives_nothing_away(lent: LentDesk) -> None:
+    """Its processes were left out of that look, and may be there still."""
+    lent.desk.ask(ticket("a", gpus=2))
+    lent.desk.turn()
+    lent.desk.ask(ticket("b", gpus=2))
+    look = lent.look
+    lent.look = lambda state: (look(state), lent.desk.end("a", client()))[0]  # type: ignore[method-assign]  # As another thread would.
+    lent.desk.turn()
+    assert not lent.desk.standing.state.leases
+    assert lent.desk.woken.is_set()
+    lent.look = look  # type: ignore[method-assign]  # Nothing more happens.
+    lent.desk.turn()
+    assert lent.desk.standing.state.lease("b") is not None
+
+
+def test_nothing_is_granted_on_a_full_disk(tmp_path: Path) -> None:
+    """What cannot be saved is refused or waits, with the reason; with room it goes on."""
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)
+    done = subprocess.run(
+        [sys.executable, FULL_DISK, tmp_path / "broker.db"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = json.loads(done.stdout)
+    assert told["taken"] > 0
+    assert "cannot save what it is asked" in told["refusal"]
+    assert told["leases_while_full"] == 0
+    assert "cannot be saved" in told["why"]
+    assert told["leases_with_room"] == 2
+    assert told["tickets_on_disk"] == told["taken"] - 2
