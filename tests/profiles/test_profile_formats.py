@@ -14,7 +14,7 @@ from rightsizer.domain.errors import ProfileError
 from rightsizer.domain.profile import ProfileFormat
 from rightsizer.profiles.excerpt import excerpt, plain_words
 from rightsizer.profiles.folder import Found, grouped
-from rightsizer.profiles.formats import FORMATS, open_profile, read_all
+from rightsizer.profiles.formats import FORMATS, open_profile, read_all, read_files
 from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
 from rightsizer.profiles.reader import Head, ReadLimits
 
@@ -147,7 +147,7 @@ def test_words_of_others() -> None:
     ("data", "words"),
     [
         (b"", "it is empty"),
-        (gzip.compress(b"")[:-8], "its packed data is broken"),
+        (gzip.compress(b"", mtime=0)[:-8], "its packed data is broken"),
         (b"\x1f\x8b\x08junkjunkjunk", "its packed data is broken"),
     ],
 )
@@ -267,6 +267,40 @@ def test_a_folder_without_profiles_is_refused(tmp_path: Path) -> None:
         read_all([tmp_path], LIMITS)
     with pytest.raises(ProfileError, match="more than 2 files"):
         read_all([tmp_path], ReadLimits(files_maximum=2))
+
+
+def test_a_broken_file_of_a_folder_does_not_keep_the_others(tmp_path: Path) -> None:
+    """It is named by its path within the folder, with its fault; the others are read."""
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "cut.xplane.pb").write_bytes(space(WORKED)[:-5])
+    (tmp_path / "torn.gz").write_bytes(b"\x1f\x8b\x08junk")
+    (tmp_path / "whole.json").write_bytes(TORCH)
+    read = read_files([tmp_path], LIMITS)
+    assert [each.source for each in read.profiles] == ["whole.json"]
+    (cut,) = read.broken
+    assert cut.source == str(Path("inner", "cut.xplane.pb"))
+    assert cut.reason.startswith("byte ")
+    with pytest.raises(ProfileError, match=r"cut\.xplane\.pb: byte "):
+        read_all([tmp_path], LIMITS)
+
+
+def test_a_folder_of_broken_files_alone_is_refused(tmp_path: Path) -> None:
+    """By the first of them, whose fault is told, and by how many there are."""
+    for name in ("a.pb", "b.pb"):
+        (tmp_path / name).write_bytes(space(WORKED)[:-5])
+    with pytest.raises(ProfileError, match=r"a\.pb: byte .*\(and 1 more of this folder\)"):
+        read_files([tmp_path], LIMITS)
+
+
+def test_of_two_logs_of_a_run_the_whole_one_is_read(tmp_path: Path) -> None:
+    """A detail log that is broken costs the summary nothing."""
+    (tmp_path / "mlperf_log_summary.txt").write_text(summary())
+    (tmp_path / "mlperf_log_detail.txt.gz").write_bytes(
+        gzip.compress(detail({}).encode() + b"\n" * 400_000)[:-12]
+    )
+    read = read_files([tmp_path], LIMITS)
+    assert [each.source for each in read.profiles] == ["mlperf_log_summary.txt"]
+    assert [each.source for each in read.broken] == ["mlperf_log_detail.txt.gz"]
 
 
 def test_a_folder_that_links_to_itself_ends(tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ from rightsizer.profiles.nsight_stats.reader import NSIGHT_STATS
 from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
 from rightsizer.profiles.packed import Unpacked
 from rightsizer.profiles.pytorch import PYTORCH
+from rightsizer.profiles.read_files import BrokenFile, ReadFiles
 from rightsizer.profiles.reader import Head, ProfileReader, ReadLimits
 from rightsizer.profiles.trace_viewer import TRACE_VIEWER
 from rightsizer.profiles.xplane.reader import XPLANE
 
-__all__ = ["FORMATS", "open_profile", "read_all"]
+__all__ = ["FORMATS", "is_profile", "open_profile", "read_all", "read_files"]
 
 FORMATS: Final[tuple[ProfileReader, ...]] = (
     XPLANE,
@@ -49,12 +50,21 @@ def open_profile(path: Path, limits: ReadLimits) -> Profile:
     """
     if not _is_folder(path):
         return _read(path, _recognized(path, limits), limits)
-    profiles = _read_folder(path, limits)
+    profiles = _read_folder(path, limits).strict()
     if len(profiles) > 1:
         raise ProfileError(
             f"{path}: holds {len(profiles)} profiles, {profiles[0].source} among them; name one"
         )
     return profiles[0]
+
+
+def is_profile(path: Path, limits: ReadLimits) -> bool:
+    """Whether it is a folder, or a file of a profiler by what it begins with.
+
+    Raises:
+        ProfileError: it is not there, or its packed data is broken.
+    """
+    return _is_folder(path) or _reader_for(_head(path, limits)) is not None
 
 
 def read_all(paths: Iterable[Path], limits: ReadLimits) -> tuple[Profile, ...]:
@@ -63,13 +73,25 @@ def read_all(paths: Iterable[Path], limits: ReadLimits) -> tuple[Profile, ...]:
     Raises:
         ProfileError: one of them cannot be read, or a folder holds no profile.
     """
+    return read_files(paths, limits).strict()
+
+
+def read_files(paths: Iterable[Path], limits: ReadLimits) -> ReadFiles:
+    """The same where a broken file of a folder does not keep the others from being read.
+
+    Raises:
+        ProfileError: a file that was named cannot be read, or none of a folder can.
+    """
     profiles: list[Profile] = []
+    broken: list[BrokenFile] = []
     for path in dict.fromkeys(paths):
         if _is_folder(path):
-            profiles += _read_folder(path, limits)
+            read = _read_folder(path, limits)
+            profiles += read.profiles
+            broken += read.broken
         else:
             profiles.append(open_profile(path, limits))
-    return tuple(profiles)
+    return ReadFiles(tuple(profiles), tuple(broken))
 
 
 def _is_folder(path: Path) -> bool:
@@ -85,23 +107,52 @@ def _is_folder(path: Path) -> bool:
     return stat.S_ISDIR(mode)
 
 
-def _read_folder(folder: Path, limits: ReadLimits) -> list[Profile]:
+def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
     files = files_of(folder, limits)
-    found = [
-        Found(path, reader)
-        for path in files
-        if (reader := _reader_for(_head(path, limits))) is not None
-    ]
-    if not found:
+    found, broken = _told_apart(files, limits)
+    if not found and not broken:
         raise ProfileError(
             f"{folder}: none of its {len(files)} files is a profile; looked for {_known()}"
         )
     profiles: list[Profile] = []
     for group in grouped(found):
-        read = [_read(each.path, each.reader, limits) for each in group]
-        profiles.append(merged(*read) if len(read) > 1 else read[0])
-    # Of a folder of ranks, the ranks in order; of others, as their names are.
-    return sorted(profiles, key=lambda each: -1 if each.rank is None else each.rank)
+        read: list[Profile] = []
+        for each in group:
+            try:
+                read.append(_read(each.path, each.reader, limits))
+            except ProfileError as error:
+                broken[each.path] = error
+        if read:
+            profiles.append(merged(*read) if len(read) > 1 else read[0])
+    if not profiles:
+        more = f" (and {len(broken) - 1} more of this folder)" if len(broken) > 1 else ""
+        raise ProfileError(f"{next(iter(broken.values()))}{more}")
+    return ReadFiles(
+        # Of a folder of ranks, the ranks in order; of others, as their names are.
+        tuple(sorted(profiles, key=lambda each: -1 if each.rank is None else each.rank)),
+        tuple(_broken(folder, path, error) for path, error in broken.items()),
+    )
+
+
+def _told_apart(
+    files: Iterable[Path], limits: ReadLimits
+) -> tuple[list[Found], dict[Path, ProfileError]]:
+    """The profiles among some files, and those that cannot even be begun."""
+    found: list[Found] = []
+    broken: dict[Path, ProfileError] = {}
+    for path in files:
+        try:
+            reader = _reader_for(_head(path, limits))
+        except ProfileError as error:
+            broken[path] = error
+            continue
+        if reader is not None:
+            found.append(Found(path, reader))
+    return found, broken
+
+
+def _broken(folder: Path, path: Path, error: ProfileError) -> BrokenFile:
+    return BrokenFile(str(path.relative_to(folder)), str(error).removeprefix(f"{path}: "))
 
 
 def _read(path: Path, reader: ProfileReader, limits: ReadLimits) -> Profile:

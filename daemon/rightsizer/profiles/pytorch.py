@@ -73,6 +73,7 @@ def read_pytorch(path: Path, limits: ReadLimits) -> Profile:
         world_size=whole_number(ranks.get("world_size")),
         devices=devices,
         host_spans=recorder.host_spans(),
+        host_steps=recorder.host_steps(),
         events=trace.count,
         unread=dict(sum((events.unread, trace.unread, recorder.refused), Counter())),
         notes=tuple(_notes(trace, events, devices)),

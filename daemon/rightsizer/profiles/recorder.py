@@ -10,10 +10,11 @@ from rightsizer.domain.profile import (
     DeviceProfile,
     HostMemory,
     HostSpanUse,
+    HostStep,
     ProfiledDevice,
     SpanKind,
 )
-from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.units import Nanoseconds, seconds
 from rightsizer.profiles.copy_table import CopyTable
 from rightsizer.profiles.host_spans import HostSpans
 from rightsizer.profiles.intervals import Ruler, union
@@ -28,7 +29,6 @@ from rightsizer.profiles.step_times import (
     step_uses,
 )
 from rightsizer.profiles.time_line import KernelLine, SpanLine
-from rightsizer.profiles.time_settings import TimeSettings
 from rightsizer.profiles.time_use import MeasuredLine
 
 __all__ = ["Recorder"]
@@ -61,9 +61,9 @@ class _Device:
 class Recorder:
     """One profile's events; bounded by its limits, in memory for columns and names alone."""
 
-    def __init__(self, limits: ReadLimits, settings: TimeSettings | None = None) -> None:
+    def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
-        self._settings = settings or TimeSettings()
+        self._settings = limits.time
         self._devices: dict[str, _Device] = {}
         self._launches = Launches()
         self._spans = HostSpans(limits)
@@ -187,6 +187,18 @@ class Recorder:
         """What the host did, longest in sum first."""
         return self._spans.uses()
 
+    def host_steps(self) -> tuple[HostStep, ...]:
+        """Steps that the host marked; none where a device has a time line to lay them on."""
+        if any(len(each.line) for each in self._devices.values()):
+            return ()
+        steps = apart(self._steps)
+        loader = Ruler(marks_of(steps))
+        loader.add_all(union(self._spans.loader.intervals()))
+        return tuple(
+            HostStep(each.name, each.start, each.end, seconds(loader.length(each.start, each.end)))
+            for each in steps
+        )
+
     def _device(self, key: str) -> _Device:
         device = self._devices.get(key)
         if device is None:
@@ -246,4 +258,5 @@ class Recorder:
             time=line.whole(),
             launches=line.launches,
             steps=step_uses(steps, line, loader, last_long),
+            start=device.line.span()[0],
         )

@@ -60,6 +60,7 @@ def read(path: Path, limits: ReadLimits) -> Profile:
         start=0 if trace.earliest is not None and trace.earliest >= WALL_CLOCK else None,
         devices=devices,
         host_spans=trace.recorder.host_spans(),
+        host_steps=trace.recorder.host_steps(),
         events=events.count,
         unread=dict(trace.unread + trace.recorder.refused + events.unread),
         notes=tuple(notes),

@@ -1,7 +1,8 @@
 """Nsight Compute's files, whole."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,14 @@ __all__ = ["NSIGHT_COMPUTE", "read", "recognizes"]
 
 _REPORT_MAGIC: Final = b"NVR\0"
 _REPORT_ENDINGS: Final = (".ncu-rep", ".ncu-repz")
-_SAID: Final = ("==PROF== ", "==ERROR== ", "==WARNING== ")
+_SAID: Final = re.compile(
+    r"==PROF== (?:Connected|Disconnected|Attach|Profiling|Report|Target|Trying|Creat|Collected)"
+    r"|==(?:ERROR|WARNING)== \S"
+)
+_FENCE: Final = re.compile(r"\s{0,3}(?:```|~~~)")
+"""Between two of them a page for people quotes what the profiler printed."""
+_FIRST_ROWS: Final = 3
+"""Lines behind a table's titles of which one is a row of it; units are one, a rule another."""
 _NO_TIME_LINE: Final = (
     "Nsight Compute runs each kernel by itself, several times over and with its clocks fixed: "
     "durations are of single kernels, and how long a GPU was idle is not known."
@@ -34,7 +42,13 @@ def recognizes(head: Head) -> bool:
     if b"\0" in head.data:
         return False
     text = head.data.decode("utf-8", "replace").lstrip("\ufeff")
-    return any(line.startswith(_SAID) or _is_header(line) for line in text.splitlines())
+    lines, is_quoted = text.splitlines(), False
+    for place, line in enumerate(lines):
+        if _FENCE.match(line):
+            is_quoted = not is_quoted
+        elif not is_quoted and (_SAID.match(line) or _begins_table(lines, place)):
+            return True
+    return False
 
 
 def read(path: Path, limits: ReadLimits) -> Profile:
@@ -61,8 +75,14 @@ def _is_report(name: str, beginning: bytes) -> bool:
     return name.lower().endswith(_REPORT_ENDINGS) and b"\0" in beginning
 
 
-def _is_header(line: str) -> bool:
-    return table_of([cell.strip('" ') for cell in line.split(",")]) is not None
+def _begins_table(lines: Sequence[str], place: int) -> bool:
+    """Whether a page's titles stand there, and behind them a row of it, or nothing at all."""
+    titles = [cell.strip('" ') for cell in lines[place].split(",")]
+    if table_of(titles) is None:
+        return False
+    rest = [line for line in lines[place + 1 : place + 1 + _FIRST_ROWS] if line.strip()]
+    # Rows may end early, and a comma within a quoted name counts for more.
+    return not rest or any(line.count(",") >= len(titles) // 2 for line in rest)
 
 
 def _profile(

@@ -120,6 +120,7 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
         start=session_start(database),
         devices=devices,
         host_spans=recorder.host_spans(),
+        host_steps=recorder.host_steps(),
         events=recorder.events + unread.total(),
         unread=dict(unread),
         notes=(*_notes(database, gpus, devices), *diagnostic_notes(database)),

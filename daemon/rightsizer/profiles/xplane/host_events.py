@@ -26,6 +26,11 @@ _SPANS: Final = (
         re.compile(r"(?:^|:)(IteratorGetNext\w*::DoCompute|MultiDeviceIteratorGetNext\w*)$"),
     ),
     (
+        # As people name their own annotations and functions, whole: the runtime's are among them.
+        SpanKind.LOADER,
+        re.compile(r"^((?:load|get|next|fetch|wait_for)_batch|data_?load(?:er|ing)?|load_data)$"),
+    ),
+    (
         SpanKind.SYNCHRONIZATION,
         re.compile(
             r"(?:^|:)((?:cu|cuda|hip)\w*Synchronize\w*|BlockHostUntil\w+|block_until_ready)$"

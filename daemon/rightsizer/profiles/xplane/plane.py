@@ -35,7 +35,7 @@ from rightsizer.profiles.xplane.numbers import (
     PLANE_STATS,
 )
 from rightsizer.profiles.xplane.window import Window
-from rightsizer.profiles.xplane.wire import LENGTH, VARINT, messages, scan, signed
+from rightsizer.profiles.xplane.wire import LENGTH, VARINT, messages, others, scan, signed
 
 __all__ = ["PROGRAMS", "Line", "Plane", "read_plane"]
 
@@ -147,7 +147,7 @@ class Plane:
     def _line(self, low: int, high: int) -> Line:
         name = shown = ""
         start = 0
-        for number, wire_type, first, last in scan(self.window, low, high):
+        for number, wire_type, first, last in others(self.window, low, high, LINE_EVENTS):
             if number == LINE_NAME and wire_type == LENGTH:
                 name = self.text(first, last)
             elif number == LINE_SHOWN_NAME and wire_type == LENGTH:

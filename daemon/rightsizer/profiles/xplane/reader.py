@@ -79,6 +79,7 @@ def _profile(path: Path, space: SpaceReader) -> Profile:
         start=space.start,
         devices=devices,
         host_spans=space.recorder.host_spans(),
+        host_steps=space.recorder.host_steps(),
         events=space.events,
         unread=dict(space.unread + space.recorder.refused),
         notes=tuple(notes),

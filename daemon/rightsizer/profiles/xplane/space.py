@@ -146,17 +146,19 @@ class SpaceReader:
     def _host(self, plane: Plane) -> None:
         self.planes["host"] += 1
         wanted = plane.stat_ids(HOST_STATS)
-        marks = [key_bytes(key) for key in plane.stat_ids(_ALWAYS)]
+        keys = [re.escape(key_bytes(key)) for key in plane.stat_ids(_ALWAYS)]
+        marked = re.compile(b"|".join(keys)).search if keys else None
         named = frozenset(
             key for key, name in plane.event_names.items() if is_host_event_of_use(name)
         )
         for line in plane.lines():
+            passed = 0
             for data in plane.messages(line):
-                if event_key(data) in named or any(mark in data for mark in marks):
+                if event_key(data) in named or (marked is not None and marked(data)):
                     self._host_event(plane, line, read_event(data), wanted)
                 else:
-                    self._count_event()
-                    self.unread["events of the host"] += 1
+                    passed += 1
+            self._count_events(passed, "events of the host")
 
     def _host_event(
         self, plane: Plane, line: Line, event: PlaneEvent, wanted: frozenset[int]
@@ -180,8 +182,14 @@ class SpaceReader:
             self._earliest = start // 1000
         return start // 1000, end // 1000
 
-    def _count_event(self) -> None:
-        self.events += 1
+    def _count_events(self, count: int, what: str) -> None:
+        """Those that are of no use here."""
+        if count:
+            self.unread[what] += count
+            self._count_event(count)
+
+    def _count_event(self, count: int = 1) -> None:
+        self.events += count
         if self.events > self._limits.events_maximum:
             raise ProfileError(
                 f"more than {self._limits.events_maximum} events; record a shorter time, or raise "
@@ -193,9 +201,8 @@ class SpaceReader:
             self._count_line(line, what)
 
     def _count_line(self, line: Line, what: str) -> None:
-        for _ in messages(self._window, *line.stretch, LINE_EVENTS, 0):
-            self._count_event()
-            self.unread[what] += 1
+        found = messages(self._window, *line.stretch, LINE_EVENTS, 0)
+        self._count_events(sum(1 for _ in found), what)
 
     def _message(self, what: str, low: int, high: int) -> None:
         self.unread["messages of the profiler"] += 1

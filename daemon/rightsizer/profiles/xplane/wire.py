@@ -1,7 +1,8 @@
 """The wire format of protocol buffers: tags, variable-length integers and lengths.
 
-Three ways to walk a message: `fields` for one that is in memory, `scan` for one that is a stretch
-of a file, and `messages` for those of its fields that are messages, of which there may be millions.
+Four ways to walk a message: `fields` for one that is in memory, `scan` for one that is a stretch of
+a file, `messages` for those of its fields that are messages, of which there may be millions, and
+`others` for what stands before and behind those.
 None recurses; whoever calls knows the nesting.
 """
 
@@ -18,6 +19,7 @@ __all__ = [
     "WireError",
     "fields",
     "messages",
+    "others",
     "read_varint",
     "scan",
     "signed",
@@ -132,6 +134,42 @@ def scan(window: Window, start: int, end: int) -> Iterator[Stretch]:
             raise WireError("a field is longer than what holds it", at)
         yield number, wire_type, at, at + size
         at += size
+
+
+def others(window: Window, start: int, end: int, number: int) -> Iterator[Stretch]:
+    """The fields of a stretch as `scan` has them, but for the messages of that number.
+
+    Raises:
+        WireError: as `scan` does.
+    """
+    passed = number << 3 | LENGTH
+    at = _behind(window, start, end, passed)
+    while at < end:
+        found = next(scan(window, at, end))
+        yield found
+        at = _behind(window, found[3], end, passed)
+
+
+def _behind(window: Window, at: int, end: int, tag: int) -> int:
+    """Where the first field begins that does not have this tag."""
+    while at < end:
+        piece = window.ahead(at, end, _HEADER_BYTES)
+        last, used = len(piece), 0
+        is_last = at + last >= end
+        while used < last and (is_last or last - used >= _HEADER_BYTES):
+            if piece[used] != tag:
+                return at + used
+            if used + 1 < last and piece[used + 1] < _MORE:
+                used += 2 + piece[used + 1]
+            else:
+                _, size, body = _header(piece, used, at)
+                used = body + size
+            if at + used > end:
+                raise WireError("a field is longer than what holds it", at)
+        if not used:
+            raise WireError("the file ends early", at)
+        at += used
+    return at
 
 
 def messages(

@@ -1,0 +1,1 @@
+"""Profiles taken at the right moment, and read where they land."""

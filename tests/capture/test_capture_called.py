@@ -1,0 +1,183 @@
+"""Who is called by other ways than a command: dynolog's client and webhooks, both for real."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capture_node import capture_node
+from cases import finding
+from readings import gpu
+from rightsizer.domain.finding import Reason
+from rightsizer.domain.workload import Workload, WorkloadKind
+from rightsizer.edge.http import HttpSettings
+from rightsizer.runtime.capture.called import Called, Outcome
+from rightsizer.runtime.capture.dynolog import judged, words
+from rightsizer.runtime.capture.request import CaptureRequest
+from rightsizer.runtime.capture.settings import (
+    CaptureKind,
+    CaptureWebhookSettings,
+    DynologSettings,
+)
+from rightsizer.runtime.capture.webhook import call_webhook
+from webhook_server import webhook_server
+
+REQUEST = CaptureRequest(
+    "capture-1",
+    finding(reasons=(Reason.HOST_BOUND,)),
+    Workload("slurm:4711", WorkloadKind.SLURM, "4711"),
+    (gpu(1), gpu(0)),
+    (41, 42),
+    2.5,
+    Path("/drop/capture-1"),
+)
+DYNO = """#!/bin/sh
+echo "$@" > "{folder}/.arguments"
+echo 'response = {{"processesMatched":[{matched}]}}'
+{said}
+"""
+
+
+def test_dynologs_client_is_called_with_its_own_flags() -> None:
+    """Processes by number and, of a Slurm job, the job by which dynolog keeps them."""
+    assert words(DynologSettings(arguments=("--with-stacks",)), REQUEST) == (
+        *("dyno", "--port", "1778", "gputrace", "--job-id", "4711", "--pids", "41,42"),
+        *("--process-limit", "2", "--duration-ms", "2500"),
+        *("--log-file", "/drop/capture-1/trace.json", "--with-stacks"),
+    )
+    pod = replace(REQUEST, workload=Workload("k/a/b", WorkloadKind.KUBERNETES, "b"))
+    assert "--job-id" not in words(DynologSettings(), pod)
+
+
+def test_what_dynologs_client_answers_is_understood() -> None:
+    """It ends well where it reached nobody; what it has asked for is still to be recorded."""
+    nobody = Called(
+        Outcome.CALLED, said="No processes were matched, please check", is_recorded=True
+    )
+    somebody = Called(Outcome.CALLED, said="Matched 2 processes", is_recorded=True)
+    failed = Called(Outcome.FAILED, "ended with status 101", is_recorded=True)
+    assert judged(nobody).outcome is Outcome.FAILED
+    assert "KINETO_USE_DAEMON=1" in judged(nobody).detail
+    assert judged(somebody) == replace(somebody, is_recorded=False)
+    assert judged(failed) == failed
+
+
+@pytest.mark.parametrize(
+    ("matched", "said", "outcome"),
+    [
+        ("4201,4202", "echo 'Matched 2 processes'", Outcome.CALLED),
+        ("", "echo 'No processes were matched, please check --job-id'", Outcome.FAILED),
+        ("", "exit 101", Outcome.FAILED),
+    ],
+)
+def test_a_program_in_its_place_is_called(
+    tmp_path: Path, matched: str, said: str, outcome: Outcome
+) -> None:
+    """The whole way, with the counters released until the recording is over."""
+    program = tmp_path / "dyno"
+    program.write_text(DYNO.format(folder=tmp_path, matched=matched, said=said))
+    program.chmod(0o755)
+    dynolog = DynologSettings(program=str(program))
+    with capture_node(tmp_path, kind=CaptureKind.DYNOLOG, dynolog=dynolog) as node:
+        node.pass_its_start()
+        node.settle()
+        (made,) = node.captures
+        assert made.outcome is outcome
+        given = (tmp_path / ".arguments").read_text().split()
+    assert given[given.index("--pids") + 1] == "4201,4202"
+    assert given[given.index("--log-file") + 1] == f"{node.folder}/{made.id}/trace.json"
+
+
+def test_a_webhook_is_posted_the_facts(tmp_path: Path) -> None:
+    """As JSON, with its token; an answer in its own words is a yes."""
+    (tmp_path / "token").write_text("s3cret\n")
+    with webhook_server() as inbox:
+        inbox.faults = ["html"]
+        settings = CaptureWebhookSettings(f"{inbox.url}/profile", str(tmp_path / "token"))
+        assert call_webhook(settings, REQUEST, node="gpu-7") == Called(Outcome.CALLED)
+    (body,) = inbox.bodies
+    assert inbox.paths == ["/profile"]
+    assert inbox.headers[0]["Authorization"] == "Bearer s3cret"
+    assert body == {
+        "version": 1,
+        "capture": "capture-1",
+        "node": "gpu-7",
+        "workload": {
+            "key": "slurm:4711",
+            "kind": "slurm",
+            "namespace": "",
+            "name": "4711",
+            "pod": "",
+            "container": "",
+        },
+        "finding": "aaaaaaaaaaaa",
+        "reason": "HostBound",
+        "summary": "GPU 0: held but idle.",
+        "devices": [{"uuid": "GPU-1", "index": 1}, {"uuid": "GPU-0", "index": 0}],
+        "pids": [41, 42],
+        "seconds": 2.5,
+        "folder": "/drop/capture-1",
+    }
+
+
+@pytest.mark.parametrize("fault", ["500", "403", "away"])
+def test_a_webhook_that_fails_is_told_without_its_secrets(tmp_path: Path, fault: str) -> None:
+    """And is not asked twice for what it may have had."""
+    (tmp_path / "token").write_text("s3cret\n")
+    http = HttpSettings(timeout_seconds=2.0, backoff_seconds=0.0)
+    with webhook_server() as inbox:
+        inbox.faults = [fault] * 5
+        url = "http://127.0.0.1:9" if fault == "away" else inbox.url
+        settings = CaptureWebhookSettings(f"{url}/p4th-s3cret", str(tmp_path / "token"), http)
+        called = call_webhook(settings, REQUEST)
+    assert called.outcome is Outcome.FAILED
+    assert "s3cret" not in called.detail
+    assert len(inbox.paths) == (0 if fault == "away" else 1)
+
+
+def test_a_lost_answer_counts_as_a_call() -> None:
+    """It may be at work: its profile is waited for, and it is not asked twice."""
+    http = HttpSettings(timeout_seconds=2.0, backoff_seconds=0.0)
+    with webhook_server() as inbox:
+        inbox.faults = ["cut"] * 5
+        called = call_webhook(CaptureWebhookSettings(inbox.url, http=http), REQUEST)
+    assert called == Called(Outcome.CALLED)
+    assert len(inbox.paths) == 1
+
+
+def test_a_webhook_is_the_whole_way_of_a_capture(tmp_path: Path) -> None:
+    """Processes that are not known are no obstacle: the receiver may know them."""
+    with webhook_server() as inbox:
+        webhook = CaptureWebhookSettings(inbox.url)
+        with capture_node(tmp_path, kind=CaptureKind.WEBHOOK, webhook=webhook) as node:
+            node.pids = None
+            node.pass_its_start()
+            node.settle()
+            (made,) = node.captures
+    (body,) = inbox.bodies
+    assert made.outcome is Outcome.CALLED
+    assert (body["capture"], body["pids"]) == (made.id, [])
+    assert body["folder"] == f"{node.folder}/{made.id}"
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("kubernetes/vision/train-0", "kubernetes/vision/train-0"),
+        ("--output=/etc/x", "output_/etc/x"),
+        ("a b;$(c)\n", "a_b___c__"),
+    ],
+)
+def test_a_workloads_name_can_do_nothing_to_a_command(key: str, said: str) -> None:
+    """Whoever starts a workload chooses it."""
+    request = replace(REQUEST, workload=replace(REQUEST.workload, key=key))
+    assert request.placeholders["workload"] == said
+
+
+def test_the_form_is_json() -> None:
+    """With nothing in it that JSON does not know."""
+    form: Mapping[str, Any] = json.loads(json.dumps(REQUEST.form("gpu-7")))
+    assert form == REQUEST.form("gpu-7")

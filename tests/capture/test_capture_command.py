@@ -1,0 +1,149 @@
+"""A program that records, as a real process: what it is given, and when it is ended."""
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from agent_process import eventually
+from rightsizer.runtime.capture.called import Called, Outcome
+from rightsizer.runtime.capture.command import Limits, environment, run_command
+from rightsizer.runtime.capture.process_mark import end_group, started_of
+
+RECORDER: Final = Path(__file__).parent.parent / "capture_recorder.py"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a capture goes."""
+    path = tmp_path / "capture"
+    path.mkdir()
+    return path
+
+
+def recorded(folder: Path, behavior: str, **limits: Any) -> Called:
+    """The answer of a recorder that behaves in some way."""
+    usual: dict[str, Any] = {
+        "seconds": 20.0,
+        "stop": threading.Event(),
+        "why_too_much": lambda: None,
+    }
+    words = (sys.executable, str(RECORDER), str(folder), "7", "0", behavior)
+    return run_command(words, folder, Limits(**usual | limits))
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, waited for or not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+def test_a_program_that_records_leaves_its_profile(folder: Path) -> None:
+    """What it says is kept, and its recording is over."""
+    assert recorded(folder, "well") == Called(
+        Outcome.CALLED, said="records process 7", is_recorded=True
+    )
+    assert [each.name for each in folder.iterdir()] == ["trace_7.pt.trace.json.gz"]
+
+
+def test_a_program_is_given_no_more_than_it_needs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No secret of the agent's environment, and nothing to read."""
+    monkeypatch.setenv("RIGHTSIZER_SECRET", "s3cret")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/run/credentials")
+    assert recorded(folder, "tells").outcome is Outcome.CALLED
+    given = dict(line.split("=", 1) for line in (folder / "environment").read_text().splitlines())
+    assert set(given) - {"LC_CTYPE"} == {"PATH", "LANG"}
+    assert (folder / "input").read_text() == "''"
+
+
+def test_a_program_has_a_path_even_where_the_agent_has_none() -> None:
+    """As under a service manager that sets none."""
+    assert environment({})["PATH"].startswith("/usr/local/sbin:")
+
+
+def test_a_program_that_fails_is_told_with_what_it_said(folder: Path) -> None:
+    """In one line of printable characters, and not all of it."""
+    called = recorded(folder, "fails")
+    assert called.outcome is Outcome.FAILED
+    assert called.detail == "ended with status 3; the log has what it said"
+    assert called.said.startswith("records process 7 no GPU ?[31m xxx")
+    assert len(called.said) < 5000
+
+
+def test_a_program_that_is_not_there_is_told_by_name(folder: Path) -> None:
+    """With what to do."""
+    words = ("no-such-profiler", "--now")
+    called = run_command(words, folder, Limits(1.0, threading.Event(), lambda: None))
+    assert called == Called(
+        Outcome.FAILED,
+        "there is no program 'no-such-profiler'; install it, or name its whole path",
+    )
+
+
+def test_a_program_that_hangs_is_ended(folder: Path) -> None:
+    """After its time, as that outcome."""
+    called = recorded(folder, "hangs", seconds=0.5)
+    assert called.outcome is Outcome.TIMED_OUT
+    assert called.detail == "was not done after 0.5 s, and was ended"
+
+
+def test_children_of_a_program_are_ended_with_it(folder: Path) -> None:
+    """Those that stayed in its group."""
+    stop = threading.Event()
+    has_forked = folder.parent / ".child"
+
+    def why() -> None:
+        if has_forked.exists() and has_forked.read_text():
+            stop.set()
+
+    called = recorded(folder, "forks", stop=stop, why_too_much=why)
+    assert called.outcome is Outcome.INTERRUPTED
+    assert eventually(lambda: is_gone(int(has_forked.read_text())))
+
+
+def test_a_program_that_fills_the_disk_is_ended(folder: Path) -> None:
+    """Once somebody says that it is too much."""
+
+    def why() -> str | None:
+        huge = folder / "huge"
+        return "too much" if huge.exists() and huge.stat().st_size > 2**20 else None
+
+    called = recorded(folder, "fills", why_too_much=why)
+    assert (called.outcome, called.detail) == (Outcome.FAILED, "too much")
+
+
+def test_a_word_stays_a_word(folder: Path) -> None:
+    """No shell reads what is in it."""
+    text = "$(touch made); `touch made` > made | * ~"
+    program = "import sys; print(sys.argv[1])"
+    words = (sys.executable, "-c", program, text)
+    called = run_command(words, folder, Limits(20.0, threading.Event(), lambda: None))
+    assert called.said == text
+    assert list(folder.iterdir()) == []
+
+
+def test_a_process_is_told_from_another_with_its_number(folder: Path) -> None:
+    """Only the one that was noted is ended by a later agent."""
+    noted: list[tuple[int, int]] = []
+    ended: list[bool] = []
+
+    def note(pid: int) -> None:
+        started = started_of(pid)
+        assert started is not None
+        noted.append((pid, started))
+        ended.append(end_group(pid, started + 1))
+        ended.append(end_group(pid, started))
+
+    words = (sys.executable, "-c", "import time; time.sleep(600)")
+    limits = Limits(20.0, threading.Event(), lambda: None)
+    called = run_command(words, folder, limits, note=note)
+    assert ended == [False, True]
+    assert called.detail == "was ended by signal 9; the log has what it said"
+    assert not end_group(*noted[0])

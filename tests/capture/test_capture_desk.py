@@ -1,0 +1,335 @@
+"""The whole way of a capture, with real programs: when, what meanwhile, and what is left."""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from agent_process import eventually
+from capture_books import book_at, record
+from capture_node import LLAMA, CaptureNode, KeptBook, capture_node, host_bound, recorder
+from cases import NOW
+from readings import DAY, EPOCH, HOUR, workload
+from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.domain.workload import Holding
+from rightsizer.runtime.capture.book import MemoryCaptureBook, ReadFile
+from rightsizer.runtime.capture.called import Outcome
+from rightsizer.runtime.capture.process_mark import started_of
+from rightsizer.runtime.capture.settings import RoomSettings
+from rightsizer.telemetry.controls import Held
+
+PAST_ITS_START = 14
+"""Minutes."""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[CaptureNode]:
+    """A node with a recorder that works."""
+    with capture_node(tmp_path) as found:
+        yield found
+
+
+def test_a_starved_job_is_profiled_once_and_the_profile_read(node: CaptureNode) -> None:
+    """Not before its stride, not twice; the profile lands in the capture's own folder."""
+    node.pass_minutes(5)
+    assert len(node.captures) == 0
+    assert node.waits is not None
+    assert node.waits.startswith("it was seen at work for")
+    node.pass_its_start()
+    node.settle()
+    (made,) = node.captures
+    assert (made.outcome, made.workload, made.reason) == (Outcome.CALLED, LLAMA.key, "HostBound")
+    assert (made.devices, made.detail) == (("GPU-0",), "")
+    node.run("profiles")
+    node.run("profiles")
+    node.pass_minutes(1)
+    assert node.outcomes == [Outcome.LANDED]
+    assert (node.taken, node.uuids) == (["trace_4201.pt.trace.json.gz"], {"GPU-0"})
+    assert [each.path for each in node.state.files] == [f"{made.id}/trace_4201.pt.trace.json.gz"]
+    node.pass_minutes(60)
+    assert len(node.captures) == 1
+    assert node.waits == "it was profiled 1 h 1 min ago, and rests for 1 d"
+    assert node.station.counters()['rightsizer_captures_total{outcome="landed"}'] == 1.0
+    assert sum(node.station.counters().values()) == 1.0
+
+
+def test_the_counters_are_released_while_it_records(tmp_path: Path) -> None:
+    """For a bounded time at most, and taken back when it ends."""
+    with capture_node(tmp_path, command=recorder("hangs")) as node:
+        node.pass_its_start()
+        release = eventually(lambda: node.released)
+        assert release is not None
+        assert release.until is not None
+        assert release.until - release.since == pytest.approx(40.1e9)
+        eventually((node.folder / ".started").exists)
+        node.station.stop()
+        assert node.released is None
+        assert node.outcomes == [Outcome.INTERRUPTED]
+
+
+@pytest.mark.parametrize(
+    ("behavior", "outcome"),
+    [
+        ("well", Outcome.CALLED),
+        ("fails", Outcome.FAILED),
+        ("hangs", Outcome.TIMED_OUT),
+        ("fills", Outcome.FAILED),
+    ],
+)
+def test_the_counters_come_back_in_every_outcome(
+    tmp_path: Path, behavior: str, outcome: Outcome
+) -> None:
+    """And an operator's own release stays as it is."""
+    room = RoomSettings(quota_bytes=2**20)
+    timeout = 1.0 if behavior == "hangs" else 30.0
+    with capture_node(tmp_path, room=room, command=recorder(behavior), timeout=timeout) as node:
+        mine = node.controls.release(Held.COUNTERS)
+        node.pass_minutes(PAST_ITS_START)
+        node.settle()
+        assert node.outcomes == [outcome]
+        assert eventually(lambda: node.released is mine)
+        assert node.controls.resume(Held.COUNTERS)
+
+
+def test_an_operator_takes_the_counters_back_from_a_capture_too(tmp_path: Path) -> None:
+    """Whoever runs the node has the last word."""
+    with capture_node(tmp_path, command=recorder("hangs")) as node:
+        node.pass_its_start()
+        eventually(lambda: node.released)
+        assert node.controls.resume(Held.COUNTERS)
+        assert node.released is None
+
+
+def test_one_is_made_at_a_time(tmp_path: Path) -> None:
+    """However many findings there are."""
+    with capture_node(tmp_path, command=recorder("hangs")) as node:
+        other = replace(host_bound(id="bbbbbbbbbbbb"), key="slurm/other")
+        node.judgements = (host_bound(), other)
+        node.pass_minutes(PAST_ITS_START + 5)
+        assert node.outcomes == [Outcome.RUNNING]
+
+
+def test_a_capture_that_fills_the_disk_is_ended_and_its_file_deleted(tmp_path: Path) -> None:
+    """What others have put into the folder stays, whatever it takes."""
+    with capture_node(
+        tmp_path, command=recorder("fills"), room=RoomSettings(quota_bytes=4 * 2**20)
+    ) as node:
+        theirs = node.folder / "theirs.json"
+        theirs.write_bytes(bytes(8 * 2**20))
+        node.pass_minutes(PAST_ITS_START)
+        node.settle()
+        (made,) = node.captures
+        assert made.detail.startswith("wrote more than 4194304 bytes, and was ended")
+        assert (node.folder / made.id / "huge").exists()
+        node.pass_minutes(1)
+        assert not (node.folder / made.id).exists()
+        assert theirs.exists()
+
+
+def test_no_capture_is_made_where_there_is_no_room(tmp_path: Path) -> None:
+    """Neither beyond the quota, nor on a disk that is nearly full."""
+    with capture_node(tmp_path, room=RoomSettings(minimum_free_ratio=1.0)) as node:
+        node.pass_minutes(PAST_ITS_START)
+        assert node.waits is not None
+        assert node.waits.startswith("the file system of the drop folder is nearly full: ")
+    book = KeptBook()
+    book.put(record(1, Outcome.CALLED, workload="slurm/other", started=EPOCH))
+    with capture_node(tmp_path, book, room=RoomSettings(quota_bytes=2**20)) as node:
+        (node.folder / "capture-001").mkdir()
+        (node.folder / "capture-001" / "unread").write_bytes(bytes(2**20))
+        node.pass_minutes(PAST_ITS_START)
+        told = "captures take 1048576 bytes, and profiles.capture.room.quota allows no more"
+        assert node.waits == told
+        assert (node.folder / "capture-001" / "unread").exists()
+
+
+def test_old_captures_are_deleted_and_nothing_else(tmp_path: Path) -> None:
+    """Oldest first beyond the quota, all beyond their age; never a link, nor what is unknown."""
+    book = KeptBook()
+    room = RoomSettings(quota_bytes=2**20, kept_for=6 * 3600.0)
+    with capture_node(tmp_path, book, room=room) as node:
+        node.judgements = ()
+        for number in range(5):
+            folder = node.folder / f"capture-{number:03}"
+            if number != 2:
+                folder.mkdir()
+                (folder / "trace.json").write_bytes(bytes(400 * 2**10))
+            if number != 4:
+                book.put(record(number))
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "precious").write_text("x")
+        (node.folder / "capture-002").symlink_to(elsewhere)
+        node.pass_minutes(1)
+        left = sorted(each.name for each in node.folder.iterdir())
+        assert left == ["capture-001", "capture-002", "capture-003", "capture-004"]
+        node.clock.pass_seconds(12 * 3600.0)
+        node.pass_minutes(1)
+        left = sorted(each.name for each in node.folder.iterdir())
+        assert left == ["capture-002", "capture-004"]
+        assert (elsewhere / "precious").exists()
+
+
+def test_a_clock_that_is_set_deletes_nothing_and_repeats_nothing(node: CaptureNode) -> None:
+    """A year ahead or back: rests go by the clock that never steps."""
+    node.pass_minutes(PAST_ITS_START)
+    node.settle()
+    (made,) = node.captures
+    for ahead in (366 * DAY, -400 * DAY, 0):
+        node.clock.ahead = EPOCH + ahead
+        node.pass_minutes(2)
+        assert len(node.captures) == 1
+        assert (node.folder / made.id).exists()
+
+
+def test_a_clock_that_was_wrong_before_the_start_is_not_rested_for(tmp_path: Path) -> None:
+    """A capture of next year says nothing of today; one of an hour ahead may."""
+    for ahead, count in ((400 * DAY, 2), (HOUR, 1)):
+        book = KeptBook()
+        book.put(record(1, workload=LLAMA.key, started=EPOCH + ahead))
+        with capture_node(tmp_path, book) as node:
+            node.pass_minutes(PAST_ITS_START)
+            assert len(node.captures) == count
+
+
+def test_after_a_kill_nothing_is_repeated_at_once(tmp_path: Path) -> None:
+    """The capture that was under way ends as interrupted, and its program with it."""
+    with (
+        book_at(tmp_path / "history.db") as book,
+        subprocess.Popen(["sleep", "600"], start_new_session=True) as left,
+    ):
+        running = record(0, Outcome.RUNNING, workload=LLAMA.key, started=EPOCH - HOUR // 2)
+        book.put(replace(running, process=left.pid, process_started=started_of(left.pid)))
+        with capture_node(tmp_path, book) as node:
+            assert left.wait(10.0) == -signal.SIGKILL
+            (made,) = node.captures
+            assert made.outcome is Outcome.INTERRUPTED
+            assert made.detail.endswith("what it had called was ended with the next start")
+            assert node.released is None
+            node.pass_minutes(PAST_ITS_START)
+            assert node.waits == "it was profiled 44 min ago, and rests for 1 h"
+            node.pass_minutes(20)
+            assert len(node.captures) == 2
+
+
+def test_a_capture_that_leaves_nothing_is_told_and_tried_again_later(tmp_path: Path) -> None:
+    """After an hour, and not before."""
+    with capture_node(tmp_path, command=("true",)) as node, capture_logs() as log:
+        node.pass_minutes(PAST_ITS_START)
+        node.settle()
+        node.pass_minutes(17)
+        assert node.outcomes == [Outcome.EMPTY]
+        assert node.captures[0].detail == "no profile landed in its folder"
+        assert [each["log_level"] for each in log if each["event"] == "capture_empty"] == [
+            "warning"
+        ]
+        node.pass_minutes(30)
+        assert len(node.captures) == 1
+        node.pass_minutes(30)
+        assert len(node.captures) == 2
+
+
+def test_a_profile_that_lands_late_is_a_profile(tmp_path: Path) -> None:
+    """It was said that there was none; that is put right, and counted once."""
+    with capture_node(tmp_path, command=("true",)) as node:
+        node.pass_minutes(PAST_ITS_START)
+        node.settle()
+        node.pass_minutes(17)
+        node.book.put_files([ReadFile(f"{node.captures[0].id}/late.json", 1, 1)])
+        node.pass_minutes(1)
+        assert node.outcomes == [Outcome.LANDED]
+        assert sum(node.station.counters().values()) == 1.0
+
+
+def test_nobody_is_called_for_processes_that_nobody_knows(node: CaptureNode) -> None:
+    """Not told by the driver, or of a GPU that two share."""
+    node.pids = None
+    node.pass_minutes(PAST_ITS_START)
+    assert node.waits == "its processes are not known"
+    node.pids = (4201,)
+    node.holders = (Holding(LLAMA, 0.5), Holding(workload("other"), 0.5))
+    node.pass_minutes(20)
+    assert node.waits == "it shares its GPUs, and nobody can tell which processes are its own"
+    assert node.captures == ()
+
+
+@pytest.mark.parametrize("state", [AdviceState.DISMISSED, AdviceState.SNOOZED])
+def test_who_dismissed_the_advice_is_left_alone(node: CaptureNode, state: AdviceState) -> None:
+    """The finding stays, and so does the quiet."""
+    node.advice = (Advice(host_bound().finding, state, NOW, NOW),)
+    node.pass_minutes(PAST_ITS_START)
+    assert node.waits == "its advice was dismissed or snoozed"
+
+
+def test_why_there_is_no_capture_is_logged_when_it_changes(node: CaptureNode) -> None:
+    """And not with every minute that passes."""
+    with capture_logs() as log:
+        node.pass_minutes(9)
+        node.judgements = (host_bound(confidence=0.3),)
+        node.pass_minutes(5)
+    told = [each["why"] for each in log if each["event"] == "capture_waits"]
+    assert [" ".join(each.split()[:3]) for each in told] == [
+        "nobody is known",
+        "it was seen",
+        "its confidence of",
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_its_setting(tmp_path: Path) -> None:
+    """The job fails, and nobody is called."""
+    with capture_node(tmp_path) as node:
+        node.folder.rmdir()
+        node.folder.write_text("in the way")
+        with pytest.raises(Exception, match=r"profiles\.drop_folder\.path: no folder can be made"):
+            node.pass_minutes(PAST_ITS_START)
+        assert node.captures == ()
+
+
+def test_without_a_history_nobody_is_called(tmp_path: Path) -> None:
+    """A restart would forget how often; the reason names the setting."""
+    with capture_node(tmp_path, MemoryCaptureBook()) as node:
+        node.pass_minutes(PAST_ITS_START)
+        assert node.captures == ()
+        assert str(node.waits).startswith("no history is kept")
+        assert str(node.waits).endswith("set history.path")
+
+
+def test_who_only_asks_writes_nothing(tmp_path: Path) -> None:
+    """What the history has lost is told all the same, and written anew by the next look."""
+    with capture_node(tmp_path) as node:
+        node.pass_its_start()
+        node.settle()
+        (made,) = node.captures
+        node.book.forget([made.id])
+        assert node.captures == (made,)
+        assert list(node.book.captures()) == []
+        node.pass_minutes(1)
+        assert [each.id for each in node.book.captures()] == [made.id]
+
+
+def test_a_history_that_breaks_makes_no_capture_be_repeated(tmp_path: Path) -> None:
+    """What this agent did it knows without the book, and writes it down again."""
+    book = KeptBook()
+    with capture_node(tmp_path, book) as node:
+        node.pass_its_start()
+        node.settle()
+        (made,) = node.captures
+        book.forget([made.id])
+        node.pass_minutes(20)
+        assert [each.id for each in node.captures] == [made.id]
+        assert [each.id for each in book.captures()] == [made.id]
+
+
+def test_what_a_program_says_is_for_the_log_alone(tmp_path: Path) -> None:
+    """Anybody on the network reads the API, and a program may name whatever it likes."""
+    with capture_logs() as log, capture_node(tmp_path) as node:
+        node.pass_its_start()
+        node.settle()
+        assert node.captures[0].detail == ""
+    assert [each["said"] for each in log if each["event"] == "capture_said"] == [
+        "records process 4201"
+    ]

@@ -1,0 +1,93 @@
+"""What the doctor says of a drop folder, and of whoever is called for profiles."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readings import gpu, snapshot
+from rightsizer.config.loader import load
+from rightsizer.runtime.doctor import CHECKS
+from rightsizer.runtime.doctor.captures import check_capture, check_drop_folder
+from rightsizer.runtime.doctor.check import Place, Verdict
+from rightsizer.runtime.settings import Settings
+
+
+def place(text: str, **environ: str) -> Place:
+    """A machine whose profiles are configured so."""
+    settings = load(Settings, f"profiles: {text}", "f")
+    return Place(settings, snapshot(0.0, [gpu()], {}), environ)
+
+
+def test_both_are_among_the_checks() -> None:
+    """An operator sees them without asking for them."""
+    assert {check_capture, check_drop_folder} <= set(CHECKS)
+
+
+def test_what_nobody_has_asked_for_is_unused() -> None:
+    """No folder, and nobody to call."""
+    verdicts = [check(place("{}")).verdict for check in (check_drop_folder, check_capture)]
+    assert verdicts == [Verdict.UNUSED, Verdict.UNUSED]
+
+
+def test_the_folder_is_looked_at(tmp_path: Path) -> None:
+    """Whether it is there, who may write into it, and what there is of room."""
+    folder = tmp_path / "drop"
+    text = f"{{drop_folder: {{path: {folder}}}}}"
+    missing = check_drop_folder(place(text))
+    assert missing.verdict is Verdict.MISSING
+    assert "profiles.conf" in missing.remedy
+    folder.mkdir(mode=0o755)
+    assert check_drop_folder(place(text)).verdict is Verdict.OK
+    folder.chmod(0o1777)
+    crowded = check_drop_folder(place(text))
+    assert (crowded.verdict, crowded.remedy.endswith("'chmod o-w'")) == (Verdict.LIMITED, True)
+    folder.chmod(0o755)
+    room = "{minimum_free_ratio: 0, quota: 9000000GiB}"
+    full = f"""{{drop_folder: {{path: {folder}}},
+      capture: {{kind: command, command: [a], room: {room}}}}}"""
+    assert "captures, once the disk is that full" in check_drop_folder(place(full)).lost
+    roomy = full.replace("9000000GiB", "1MiB")
+    assert check_drop_folder(place(roomy)).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("capture", "verdict", "said"),
+    [
+        ("{kind: command, command: ['true']}", Verdict.OK, "/true"),
+        ("{kind: command, command: [nothing-like-it]}", Verdict.MISSING, "there is no program"),
+        ("{kind: dynolog}", Verdict.MISSING, "there is no program 'dyno'"),
+        ("{kind: webhook, webhook: {url: 'http://a'}}", Verdict.OK, "a webhook"),
+        (
+            "{kind: webhook, webhook: {url: 'http://a', token_file: /nowhere}}",
+            Verdict.MISSING,
+            "/nowhere",
+        ),
+    ],
+)
+def test_who_is_called_is_looked_for(capture: str, verdict: Verdict, said: str) -> None:
+    """A program where programs are, a token where it is said to be."""
+    found = check_capture(place(f"{{drop_folder: {{path: /d}}, capture: {capture}}}"))
+    assert found.verdict is verdict
+    assert said in found.found
+
+
+def test_dynologs_daemon_must_listen(tmp_path: Path) -> None:
+    """Its client alone reaches nobody."""
+    program = tmp_path / "dyno"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+
+    def found(port: int) -> Any:
+        dynolog = f"{{program: {program}, port: {port}}}"
+        return check_capture(
+            place(f"{{drop_folder: {{path: /d}}, capture: {{kind: dynolog, dynolog: {dynolog}}}}}")
+        )
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert found(port).verdict is Verdict.OK
+    deaf = found(port)
+    assert deaf.verdict is Verdict.MISSING
+    assert "--enable_ipc_monitor" in deaf.remedy

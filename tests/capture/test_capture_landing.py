@@ -1,0 +1,271 @@
+"""The drop folder: what in it may be opened, what is read when, and what is told once."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from capture_books import book_at
+from capture_recorder import trace_of
+from rightsizer.domain.errors import HistoryError, ProfileError
+from rightsizer.domain.profile import Profile, ProfileFormat
+from rightsizer.profiles.reader import ReadLimits
+from rightsizer.runtime.capture.book import CaptureBook, MemoryCaptureBook
+from rightsizer.runtime.capture.intake import Intake
+from rightsizer.runtime.capture.landing import look, opened
+from rightsizer.runtime.capture.settings import DropFolderSettings
+
+
+@dataclass
+class Desk:
+    """Takes what was read, or breaks."""
+
+    taken: list[list[str]] = field(default_factory=list)
+    faults: list[Exception] = field(default_factory=list)
+
+    def take(self, profiles: Sequence[Profile]) -> None:
+        """Note the names."""
+        if self.faults:
+            raise self.faults.pop(0)
+        self.taken.append([each.source for each in profiles])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where profiles land."""
+    path = tmp_path / "drop"
+    path.mkdir(mode=0o755)
+    return path
+
+
+def read_here(descriptor: int, name: str, *_: object) -> Profile:
+    """The file read in this process; one that says so is broken."""
+    if os.read(descriptor, 100).startswith(b"broken"):
+        raise ProfileError(f"{name}: is broken")
+    return Profile(ProfileFormat.PYTORCH, name)
+
+
+def intake(
+    folder: Path,
+    desk: Desk,
+    book: CaptureBook | None = None,
+    read: Callable[..., Profile] | None = read_here,
+    files_maximum: int = 1000,
+) -> Intake:
+    """Looks at the folder when it is told to."""
+    settings = DropFolderSettings(str(folder), files_maximum=files_maximum)
+    return Intake(settings, ReadLimits, book or MemoryCaptureBook(), desk, read=read)
+
+
+def refusals(folder: Path) -> dict[str, str]:
+    """Why files are not opened, by their paths."""
+    return {each.path: each.refusal for each in look(folder, 1000)[0] if each.refusal}
+
+
+def test_a_file_is_read_once_it_no_longer_changes(folder: Path) -> None:
+    """Two looks have to agree; a third reads nothing again."""
+    desk = Desk()
+    place = intake(folder, desk)
+    path = folder / "a.json"
+    path.write_text("half")
+    place.look()
+    path.write_text("half and more")
+    place.look()
+    assert desk.taken == []
+    place.look()
+    place.look()
+    assert desk.taken == [["a.json"]]
+
+
+def test_a_file_that_was_read_and_changes_is_read_again(folder: Path) -> None:
+    """It is another profile under the same name."""
+    desk = Desk()
+    place = intake(folder, desk)
+    for text in ("one", "another"):
+        (folder / "a.json").write_text(text)
+        place.look()
+        place.look()
+    assert desk.taken == [["a.json"], ["a.json"]]
+
+
+def test_ranks_beside_each_other_are_taken_together(folder: Path) -> None:
+    """Those of one folder, apart from those of another."""
+    desk = Desk()
+    for name in ("run/r1.json", "run/r0.json", "other/r0.json", "alone.json", ".hidden/r2.json"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+    (folder / ".partial.json").write_text("x")
+    place = intake(folder, desk)
+    place.look()
+    place.look()
+    assert sorted(desk.taken) == [["alone.json"], ["r0.json"], ["r0.json", "r1.json"]]
+
+
+def test_what_was_read_is_not_read_after_a_restart(folder: Path, tmp_path: Path) -> None:
+    """Nor is what is broken told of again."""
+    desk = Desk()
+    (folder / "a.json").write_text("good")
+    (folder / "b.json").write_text("broken")
+    told = []
+    for _ in range(2):
+        with book_at(tmp_path / "history.db") as book, capture_logs() as log:
+            place = intake(folder, desk, book)
+            place.look()
+            place.look()
+            known = {each.path: each.fault for each in book.files().values()}
+        told.append([each["reason"] for each in log if each["event"] == "profile_not_read"])
+        assert known == {"a.json": "", "b.json": "b.json: is broken"}
+    assert told == [["b.json: is broken"], []]
+    assert desk.taken == [["a.json"]]
+    assert sorted(each.name for each in folder.iterdir()) == ["a.json", "b.json"]
+
+
+def test_files_that_went_away_are_forgotten(folder: Path) -> None:
+    """The memory is no larger than the folder."""
+    book, path = MemoryCaptureBook(), folder / "a.json"
+    place = intake(folder, Desk(), book)
+    path.write_text("x")
+    place.look()
+    place.look()
+    assert set(book.files()) == {"a.json"}
+    path.unlink()
+    place.look()
+    assert book.files() == {}
+
+
+def test_only_files_themselves_are_opened(folder: Path, tmp_path: Path) -> None:
+    """Neither links, nor pipes, nor sockets, which would lead elsewhere or wait for ever."""
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret")
+    (folder / "link.json").symlink_to(secret)
+    (folder / "folder").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe.json")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "socket.json"))
+        found = refusals(folder)
+    assert found == {
+        "link.json": "is a symbolic link; put the file itself there",
+        "pipe.json": "is a pipe; put the file itself there",
+        "socket.json": "is a socket; put the file itself there",
+    } | {path: why for path, why in found.items() if path == "folder"}
+    desk = Desk()
+    place = intake(folder, desk)
+    with capture_logs() as log:
+        for _ in range(3):
+            place.look()
+    told = [each["file"] for each in log if each["event"] == "profile_not_read"]
+    assert desk.taken == []
+    assert sorted(told) == ["link.json", "pipe.json", "socket.json"]
+
+
+def test_files_of_others_are_opened_where_only_a_group_may_write(folder: Path) -> None:
+    """Where everybody may, anybody could put anything; nobody can be asked who did."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes files of others")
+    path = folder / "a.json"
+    path.write_text("x")
+    os.chown(path, 12345, 12345)
+    folder.chmod(0o2775)
+    assert refusals(folder) == {}
+    folder.chmod(0o1777)
+    assert "belongs to somebody else, in a folder that everybody" in refusals(folder)["a.json"]
+    os.chown(path, 0, 0)
+    assert refusals(folder) == {}
+    os.link(path, folder.parent / "second-name")
+    assert "belongs to somebody else" in refusals(folder)["a.json"]
+
+
+def test_a_name_that_is_no_text_is_refused(folder: Path) -> None:
+    """It would do something to a terminal, or be kept nowhere."""
+    (folder / "a\x1b[31m.json").write_text("x")
+    (folder / os.fsdecode(b"\xff.json")).write_text("x")
+    assert set(refusals(folder).values()) == {"its name has characters that are no text; rename it"}
+
+
+def test_a_file_that_was_swapped_is_not_opened(folder: Path) -> None:
+    """Between the look and the opening somebody put another there."""
+    (folder / "a.json").write_text("x")
+    ((landed,), _) = look(folder, 10)
+    (folder / "b.json").write_text("y")
+    (folder / "b.json").replace(folder / "a.json")
+    with pytest.raises(ProfileError, match=r"a\.json: became another file meanwhile"):
+        opened(folder, landed)
+    (folder / "a.json").unlink()
+    (folder / "a.json").symlink_to("/etc/passwd")
+    with pytest.raises(ProfileError, match=r"a\.json: cannot be opened"):
+        opened(folder, landed)
+
+
+def test_of_too_many_the_newest_are_looked_at(folder: Path) -> None:
+    """And it is said once that there are more."""
+    desk = Desk()
+    place = intake(folder, desk, files_maximum=2)
+    for number in range(4):
+        path = folder / f"{number}.json"
+        path.write_text("x")
+        os.utime(path, (number, number))
+    with capture_logs() as log:
+        for _ in range(3):
+            place.look()
+    assert desk.taken == [["2.json", "3.json"]]
+    assert [each["left_out"] for each in log if each["event"] == "drop_folder_crowded"] == [2]
+
+
+def test_a_folder_that_is_not_there_is_said_once(folder: Path) -> None:
+    """And read once it is."""
+    desk = Desk()
+    place = intake(folder / "later", desk)
+    with capture_logs() as log:
+        place.look()
+        place.look()
+    assert [each["error"] for each in log] == ["no such file or directory"]
+    (folder / "later").mkdir()
+    (folder / "later" / "a.json").write_text("x")
+    place.look()
+    place.look()
+    assert desk.taken == [["a.json"]]
+
+
+def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> None:
+    """A full disk, on the other hand, is tried again."""
+    desk, book = Desk(faults=[HistoryError("full"), ZeroDivisionError("odd")]), MemoryCaptureBook()
+    place = intake(folder, desk, book)
+    (folder / "a.json").write_text("x")
+    place.look()
+    with pytest.raises(HistoryError):
+        place.look()
+    assert book.files() == {}
+    with capture_logs():
+        place.look()
+    assert "odd" in book.files()["a.json"].fault
+    place.look()
+    assert desk.taken == []
+
+
+def test_who_stops_reads_no_more(folder: Path) -> None:
+    """What was not read is read after the next start."""
+    desk, book = Desk(), MemoryCaptureBook()
+    place = intake(folder, desk, book)
+    (folder / "a.json").write_text("x")
+    place.look()
+    place.stop()
+    place.look()
+    assert (desk.taken, book.files()) == ([], {})
+
+
+def test_a_real_profile_is_read_in_a_process_of_its_own(folder: Path) -> None:
+    """From the folder to the desk, and a pipe beside it keeps nobody waiting."""
+    desk = Desk()
+    place = intake(folder, desk, read=None)
+    trace_of().write(folder)
+    os.mkfifo(folder / "pipe")
+    before = threading.active_count()
+    place.look()
+    place.look()
+    assert desk.taken == [["rank0.pt.trace.json"]]
+    assert threading.active_count() == before

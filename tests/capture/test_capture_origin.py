@@ -1,0 +1,28 @@
+"""Whose GPUs a captured profile is of, where its profiler does not say."""
+
+import pytest
+
+from rightsizer.domain.profile import DeviceProfile, Profile, ProfiledDevice, ProfileFormat
+from rightsizer.runtime.capture.origin import with_origin
+
+
+@pytest.mark.parametrize(
+    ("index", "uuid", "devices", "told"),
+    [
+        (0, "", ("GPU-5",), "GPU-5"),
+        (5, "", ("GPU-5",), "GPU-5"),
+        (None, "", ("GPU-5",), "GPU-5"),
+        (1, "", ("GPU-4", "GPU-5"), "GPU-5"),
+        (4, "", ("GPU-4", "GPU-5"), ""),
+        (None, "", ("GPU-4", "GPU-5"), ""),
+        (0, "GPU-7", ("GPU-5",), "GPU-7"),
+        (0, "", (), ""),
+    ],
+)
+def test_a_gpu_without_a_name_is_one_of_those_asked_for(
+    index: int | None, uuid: str, devices: tuple[str, ...], told: str
+) -> None:
+    """By its number among them; what a profile says itself stands."""
+    device = ProfiledDevice("k", index, "NVIDIA H100", uuid)
+    profile = Profile(ProfileFormat.PYTORCH, "a.json", devices=(DeviceProfile(device, None),))
+    assert with_origin(profile, devices).devices[0].device.uuid == told

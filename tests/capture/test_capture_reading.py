@@ -1,0 +1,117 @@
+"""A file read by a process of its own: whatever the file does, the agent gets an answer."""
+
+import gzip
+import json
+import os
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from capture_recorder import trace_of
+from rightsizer.domain.errors import ProfileError
+from rightsizer.domain.profile import Profile, ProfileFormat
+from rightsizer.profiles.formats import open_profile
+from rightsizer.profiles.reader import ReadLimits
+from rightsizer.runtime.capture.reading import Interrupted, read_alone
+from rightsizer.runtime.capture.settings import DropFolderSettings
+
+SETTINGS: Final = DropFolderSettings("/drop", read_timeout=20.0)
+
+
+def read(path: Path, settings: DropFolderSettings = SETTINGS) -> Profile:
+    """What is in a file, or why nobody knows."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return read_alone(descriptor, path.name, ReadLimits(), settings, threading.Event())
+    finally:
+        os.close(descriptor)
+
+
+def why_not(path: Path, settings: DropFolderSettings = SETTINGS) -> str:
+    """Why a file cannot be read."""
+    with pytest.raises(ProfileError) as caught:
+        read(path, settings)
+    return str(caught.value)
+
+
+def test_a_profile_is_read_as_in_this_process(tmp_path: Path) -> None:
+    """Under its own name, and no other place is told."""
+    path = trace_of().write(tmp_path, "rank0.pt.trace.json.gz")
+    assert read(path) == open_profile(path, ReadLimits())
+
+
+def test_the_open_file_is_what_is_read(tmp_path: Path) -> None:
+    """Not what has its name by now."""
+    path = trace_of().write(tmp_path)
+    descriptor = os.open(path, os.O_RDONLY)
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    profile = read_alone(descriptor, path.name, ReadLimits(), SETTINGS, threading.Event())
+    os.close(descriptor)
+    assert (profile.format, profile.source) == (ProfileFormat.PYTORCH, path.name)
+
+
+def test_what_is_no_profile_is_told_by_its_name(tmp_path: Path) -> None:
+    """Without the way that it was read by."""
+    path = tmp_path / "notes.txt"
+    path.write_text("buy milk")
+    told = why_not(path)
+    assert told.startswith("notes.txt: of no known format: it begins with 'buy milk'")
+    assert "rightsizer-" not in told
+
+
+def test_of_a_torn_profile_the_whole_part_is_read(tmp_path: Path) -> None:
+    """It broke off while it was written, and says so."""
+    path = trace_of().write(tmp_path, "torn.json")
+    path.write_bytes(path.read_bytes()[:5000])
+    (note,) = read(path).notes
+    assert note.startswith("Not whole: the file ends at character 5000")
+
+
+def test_a_file_that_takes_too_much_memory_ends_its_reader_alone(tmp_path: Path) -> None:
+    """And says what to do, where it still can."""
+    path = tmp_path / "bomb.json.gz"
+    with gzip.open(path, "wt") as file:
+        file.write('{"traceEvents":[{"ph":"X","name":"')
+        for _ in range(40):
+            file.write("x" * 2**20)
+    told = why_not(path, replace(SETTINGS, read_memory_bytes=8 * 2**20))
+    assert "takes more than 8 MiB to read" in told or "whatever reads it ended" in told
+
+
+def test_a_file_that_takes_too_long_ends_its_reader(tmp_path: Path) -> None:
+    """And says what to do."""
+    path = tmp_path / "slow.json"
+    path.write_text(json.dumps(trace_of().document()))
+    told = why_not(path, replace(SETTINGS, read_timeout=0.01))
+    assert told == (
+        "slow.json: was not read within 0.01 s; record a shorter time, or raise "
+        "profiles.drop_folder.read_timeout"
+    )
+
+
+def test_who_stops_waits_for_no_file(tmp_path: Path) -> None:
+    """Nothing is known of it then."""
+    path, stop = trace_of().write(tmp_path), threading.Event()
+    stop.set()
+    began = time.monotonic()
+    with path.open("rb") as file, pytest.raises(Interrupted):
+        read_alone(file.fileno(), path.name, ReadLimits(), SETTINGS, stop)
+    assert time.monotonic() - began < 10.0
+
+
+def test_no_vendors_program_is_run_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report that only `nsys` can read stays unread, though `nsys` is there."""
+    program = tmp_path / "bin" / "nsys"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    report = tmp_path / "report.nsys-rep"
+    report.write_bytes(b"NVIDIA Nsight Systems report\0" + bytes(4096))
+    assert why_not(report)
+    assert not (tmp_path / "was-run").exists()

@@ -1,0 +1,105 @@
+"""What may be set of captures, and what is refused before anybody starts with it."""
+
+from pathlib import Path
+
+import pytest
+
+from rightsizer.config.loader import load
+from rightsizer.domain.errors import ConfigurationError
+from rightsizer.runtime.capture.placeholders import (
+    PLACEHOLDERS,
+    filled,
+    is_asked_for,
+    unknown_placeholders,
+)
+from rightsizer.runtime.capture.settings import CaptureKind
+from rightsizer.runtime.precheck import faults_of
+from rightsizer.runtime.profile_settings import ProfileSettings
+from rightsizer.runtime.settings import Settings
+
+
+def profiles(text: str) -> ProfileSettings:
+    """A section of a configuration."""
+    return load(Settings, f"profiles: {text}", "rightsizer.yaml").profiles
+
+
+def test_nothing_is_captured_or_read_unless_somebody_asks_for_it() -> None:
+    """Opt-in, both of them."""
+    settings = ProfileSettings()
+    assert settings.capture.kind is CaptureKind.NONE
+    assert settings.drop_folder.path == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{capture: {kind: dynolog}}", "'dynolog' needs a folder where profiles land; set"),
+        ("{drop_folder: {path: drop}}", "'drop' is no whole path; begin it with /"),
+        ("{capture: {command: [rec, '{pud}']}}", "there is no {pud}; choose from {pid}, {pids}"),
+        ("{drop_folder: {path: /d}, capture: {kind: command}}", "command: is empty; name a pro"),
+        ("{drop_folder: {path: /d}, capture: {kind: webhook}}", "webhook.url: is empty; name an"),
+        ("{capture: {webhook: {url: 'ftp://a'}}}", "'ftp://a' is not an address"),
+        ("{capture: {webhook: {url: 'http://u:p@a'}}}", "has a password in it; use a token"),
+        ("{capture: {dynolog: {port: 0}}}", "at least 1"),
+        (
+            "{drop_folder: {path: /d}, capture: {kind: dynolog, dynolog: {program: ''}}}",
+            "dynolog.program: is empty",
+        ),
+    ],
+)
+def test_what_can_never_work_is_refused_with_its_place(text: str, said: str) -> None:
+    """By check-config and by the start alike."""
+    with pytest.raises(ConfigurationError) as caught:
+        profiles(text)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("rightsizer.yaml:1:")
+
+
+def test_what_a_command_asks_for_is_known() -> None:
+    """Nobody is called for processes that are not known, where the command names them."""
+    for command, needs in (("[rec, '{pids}']", True), ("[rec, '-p{pid}']", True), ("[r]", False)):
+        text = f"{{drop_folder: {{path: /d}}, capture: {{kind: command, command: {command}}}}}"
+        assert profiles(text).capture.needs_pids is needs
+    assert profiles("{drop_folder: {path: /d}, capture: {kind: dynolog}}").capture.needs_pids
+
+
+def test_words_are_filled_and_stay_words() -> None:
+    """Braces that name nothing, as JSON has, are left alone; values are not filled again."""
+    words = ("--p={pid}/{pid}", '{"a": 1}', "{pids}", "{}", "{ pid }")
+    values = dict.fromkeys(PLACEHOLDERS, "{seconds}") | {"pid": "7"}
+    assert filled(words, values) == ("--p=7/7", '{"a": 1}', "{seconds}", "{}", "{ pid }")
+    assert unknown_placeholders(("{a}{pid}", "{a}{b}")) == ("a", "b")
+    assert is_asked_for("pid", words)
+    assert not is_asked_for("folder", words)
+
+
+def test_what_captures_name_is_looked_at_by_check_config(tmp_path: Path) -> None:
+    """A program, a folder, a token: each with its key."""
+    text = f"""
+    profiles:
+      drop_folder: {{path: {tmp_path}/nowhere}}
+      capture: {{kind: command, command: [no-such-program]}}
+    """
+    assert list(faults_of(load(Settings, text, "f"), {})) == [
+        (
+            f"profiles.drop_folder.path: {tmp_path}/nowhere cannot be read: no such file or "
+            "directory; mend the path, or let the agent's user read it"
+        ),
+        (
+            "profiles.capture.command: there is no program 'no-such-program'; install it, or name "
+            "its whole path"
+        ),
+    ]
+    hook = f"""
+    profiles:
+      drop_folder: {{path: {tmp_path}}}
+      capture: {{kind: webhook, webhook: {{url: 'http://a', token_file: /nowhere}}}}
+    """
+    (fault,) = faults_of(load(Settings, hook, "f"), {})
+    assert fault.startswith("profiles.capture.webhook.token_file: /nowhere cannot be read")
+    right = f"""
+    profiles:
+      drop_folder: {{path: {tmp_path}}}
+      capture: {{kind: command, command: ['true']}}
+    """
+    assert list(faults_of(load(Settings, right, "f"), {})) == []

@@ -1,0 +1,41 @@
+"""HolisticTraceAnalysis's own breakdown of traces, a line of JSON each: `hta_breakdown.py PATH...`.
+
+Run by the environment that tests/profilers/peers.txt describes. Times are whole microseconds, as it
+has them; its idle causes are those of the streams, summed, not of the device.
+"""
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+from hta.trace_analysis import TraceAnalysis
+
+
+def breakdown(path: Path) -> dict[str, float]:
+    """What it says of one trace, its last step included."""
+    analysis = TraceAnalysis(
+        trace_files={0: str(path)}, trace_dir=str(path.parent), include_last_profiler_step=True
+    )
+    (temporal,) = analysis.get_temporal_breakdown(visualize=False).to_dict("records")
+    idle, _ = analysis.get_idle_time_breakdown(ranks=[0], visualize=False)
+    told = {name: float(value) for name, value in temporal.items() if "time" in name}
+    for row in idle.to_dict("records"):
+        cause = str(row["idle_category"])
+        told[cause] = told.get(cause, 0.0) + float(row["idle_time"])
+    return told
+
+
+def main(paths: list[str]) -> None:
+    """A line for each, whatever it prints itself in between."""
+    logging.disable()
+    for path in paths:
+        try:
+            told = breakdown(Path(path))
+        except Exception as error:  # noqa: BLE001 - whatever a trace makes it stumble over.
+            told = {"error": f"{type(error).__name__}: {error}"[:80].strip(": ")}
+        print(f"\nTOLD {json.dumps(told)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

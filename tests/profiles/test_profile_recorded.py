@@ -1,0 +1,223 @@
+"""Profiles that current profilers record here, held against what the recorded programs did."""
+
+import gzip
+import json
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import pytest
+
+from profiler_environment import recorders
+from rightsizer.cli.main import main
+from rightsizer.domain.profile import Profile, ProfileFormat, SpanKind
+from rightsizer.profiles.formats import open_profile, read_all
+from rightsizer.profiles.reader import ReadLimits
+
+pytestmark = pytest.mark.timeout(600)
+
+PROGRAMS: Final = Path(__file__).parent.parent / "profilers"
+LIMITS: Final = ReadLimits()
+TORCH_STEPS, TORCH_LOADER = 4, 0.05
+JAX_STEPS, JAX_LOADER = 5, 0.03
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Where they are recorded, once for all tests."""
+    with TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@cache
+def recorded(program: str, folder: Path) -> tuple[Path, float, float]:
+    """Its folder, and the wall time before and after."""
+    into = folder / program
+    into.mkdir()
+    before = time.time()
+    done = subprocess.run(
+        [recorders(), PROGRAMS / f"{program}.py", into],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return into, before, time.time()
+
+
+@pytest.fixture(scope="module")
+def torch_alone(folder: Path) -> Path:
+    """The trace of one process."""
+    return recorded("record_torch", folder)[0] / "alone" / "rank0.json"
+
+
+@pytest.fixture(scope="module")
+def torch_ranks(folder: Path) -> Path:
+    """The traces of two ranks over gloo."""
+    return recorded("record_torch", folder)[0] / "ranks"
+
+
+@pytest.fixture(scope="module")
+def jax_run(folder: Path) -> Path:
+    """The log folder of JAX."""
+    return recorded("record_jax", folder)[0]
+
+
+def raw(path: Path) -> list[dict[str, Any]]:
+    """The events as the standard library reads them."""
+    data = path.read_bytes()
+    text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    return [each for each in json.loads(text)["traceEvents"] if each]
+
+
+def spans(profile: Profile, kind: SpanKind) -> dict[str, tuple[int, float]]:
+    """How often and how long, by name."""
+    return {
+        each.name: (each.count, each.seconds) for each in profile.host_spans if each.kind is kind
+    }
+
+
+def assert_steps(profile: Profile, count: int, loader_seconds: float) -> None:
+    """As many as the program made, each with the planted wait in it."""
+    assert len(profile.host_steps) == count
+    for step in profile.host_steps:
+        # Sleeping takes at least as long as it is told to; how much longer is the machine's.
+        assert loader_seconds <= step.loader_seconds <= (step.end - step.start) / 1e9
+    ends = [step.end for step in profile.host_steps]
+    assert all(step.start >= end for step, end in zip(profile.host_steps[1:], ends, strict=False))
+
+
+def test_a_torch_trace_of_the_cpu_says_so_and_tells_its_steps(torch_alone: Path) -> None:
+    """No GPU at zero percent; steps with the loader's planted wait, and what was annotated."""
+    profile = open_profile(torch_alone, LIMITS)
+
+    assert profile.format is ProfileFormat.PYTORCH
+    assert profile.devices == ()
+    assert profile.notes[0].startswith("No kernel in it: it was recorded without a GPU")
+    assert_steps(profile, TORCH_STEPS, TORCH_LOADER)
+    assert spans(profile, SpanKind.ANNOTATION)["my_forward"][0] == TORCH_STEPS
+    assert spans(profile, SpanKind.CHECKPOINT)["save_checkpoint"][0] == TORCH_STEPS
+
+
+def test_a_torch_trace_is_read_to_the_last_event(torch_alone: Path) -> None:
+    """Spans sum to those of the raw events; what is not read is counted by its category."""
+    profile, events = open_profile(torch_alone, LIMITS), raw(torch_alone)
+    loads = [each for each in events if "DataLoader" in each["name"] and each.get("ph") == "X"]
+    ((count, seconds),) = spans(profile, SpanKind.LOADER).values()
+
+    assert profile.events == len(events)
+    assert count == len(loads)
+    assert seconds == pytest.approx(sum(each["dur"] for each in loads) / 1e6, abs=1e-6)
+    categories = Counter(each.get("cat", f"phase {each.get('ph')}") for each in events)
+    unread = {what: count for what, count in profile.unread.items() if what != "[memory]"}
+    assert all(count <= categories[what] for what, count in unread.items())
+    used = sum(each.count for each in profile.host_spans) + len(profile.host_steps)
+    assert used + sum(profile.unread.values()) == len(events)
+
+
+def test_a_torch_trace_is_placed_in_wall_time(folder: Path) -> None:
+    """Its steps lie within the time that the program ran."""
+    into, before, after = recorded("record_torch", folder)
+    profile = open_profile(into / "alone" / "rank0.json", LIMITS)
+
+    assert profile.start is not None
+    times = [
+        (profile.start + each) / 1e9
+        for step in profile.host_steps
+        for each in (step.start, step.end)
+    ]
+    assert before <= min(times) <= max(times) <= after
+
+
+def test_two_ranks_are_told_apart_and_judged_together(
+    torch_ranks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By gloo's process group; each with the steps and collectives of its own."""
+    profiles = read_all([torch_ranks], LIMITS)
+
+    assert [(each.rank, each.world_size) for each in profiles] == [(0, 2), (1, 2)]
+    for each in profiles:
+        assert_steps(each, TORCH_STEPS, TORCH_LOADER)
+        assert spans(each, SpanKind.ANNOTATION)["gloo:all_reduce"][0] >= TORCH_STEPS
+    page = tmp_path / "page.html"
+    assert main(["profile", str(torch_ranks), "--report", str(page)]) == 0
+    assert "Steps of the host" in page.read_text(encoding="utf-8")
+    text = capsys.readouterr().out
+    assert text.startswith("rank0.json and 1 more")
+    assert text.count("step of the host") == 2
+    assert "recorded on the CPU alone" in text
+
+
+def test_sizing_refuses_a_trace_of_the_cpu(
+    torch_alone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what it lacks."""
+    question = tmp_path / "question.yaml"
+    question.write_text("{to: [L40S]}", encoding="utf-8")
+
+    assert main(["project", str(question), "--profile", str(torch_alone)]) == 1
+    assert "recorded on the CPU alone" in capsys.readouterr().err
+
+
+def jax_forms(run: Path) -> dict[ProfileFormat, tuple[Path, Profile]]:
+    """Both files of one run."""
+    paths = [*run.rglob("*.xplane.pb"), *run.rglob("*.trace.json.gz")]
+    profiles = [open_profile(each, LIMITS) for each in paths]
+    return {each.format: (path, each) for path, each in zip(paths, profiles, strict=True)}
+
+
+def test_a_jax_profile_of_the_cpu_says_so_and_tells_its_steps(jax_run: Path) -> None:
+    """In either form: steps by their number, the annotated loader with its planted wait."""
+    forms = jax_forms(jax_run)
+
+    assert set(forms) == {ProfileFormat.XPLANE, ProfileFormat.TRACE_VIEWER}
+    for _, profile in forms.values():
+        assert profile.devices == ()
+        assert any("no kernel of a GPU" in each for each in profile.notes)
+        assert [each.name for each in profile.host_steps] == [
+            f"train {n}" for n in range(JAX_STEPS)
+        ]
+        assert_steps(profile, JAX_STEPS, JAX_LOADER)
+        assert spans(profile, SpanKind.LOADER)["load_batch"][0] == JAX_STEPS
+
+
+def test_both_forms_of_a_jax_run_agree(jax_run: Path) -> None:
+    """Spans, their counts and times: one form was made of the other, to the nanosecond."""
+    (_, plane), (_, viewer) = (
+        jax_forms(jax_run)[each] for each in (ProfileFormat.XPLANE, ProfileFormat.TRACE_VIEWER)
+    )
+
+    assert viewer.host_spans == plane.host_spans
+    assert [each.loader_seconds for each in viewer.host_steps] == pytest.approx(
+        [each.loader_seconds for each in plane.host_steps], abs=2e-9
+    )
+    lengths = [[each.end - each.start for each in of.host_steps] for of in (plane, viewer)]
+    assert lengths[0] == pytest.approx(lengths[1], abs=2)
+
+
+def test_a_jax_profile_is_read_to_the_last_event(jax_run: Path) -> None:
+    """All that the trace viewer has but the names of its threads."""
+    forms = jax_forms(jax_run)
+    path, viewer = forms[ProfileFormat.TRACE_VIEWER]
+    _, plane = forms[ProfileFormat.XPLANE]
+    events = raw(path)
+    named = [each for each in events if each["ph"] == "M"]
+    loads = [each for each in events if each["name"] == "load_batch"]
+
+    assert viewer.events in {len(events), len(events) + 1}  # Its last one is an empty object.
+    assert plane.events == len(events) - len(named)
+    _, seconds = spans(viewer, SpanKind.LOADER)["load_batch"]
+    assert seconds == pytest.approx(sum(each["dur"] for each in loads) / 1e6, abs=1e-8)
+
+
+def test_the_folder_of_a_jax_run_is_one_profile(jax_run: Path) -> None:
+    """Its files hold the same events."""
+    (profile,) = read_all([jax_run], LIMITS)
+
+    assert profile.format is ProfileFormat.XPLANE
