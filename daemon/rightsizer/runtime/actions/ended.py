@@ -1,0 +1,18 @@
+"""How doing something ended."""
+
+from dataclasses import dataclass
+
+from rightsizer.runtime.actions.book import ActionOutcome
+
+__all__ = ["Ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a program or a receiver made of it."""
+
+    outcome: ActionOutcome
+    why: str = ""
+    """What went wrong, in our words."""
+    status: int | None = None
+    said: str = ""

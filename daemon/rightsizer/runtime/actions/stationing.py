@@ -1,0 +1,125 @@
+"""Whether an agent acts on anything; most do not, and load nothing for it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.domain.report import Report
+from rightsizer.edge.clock import Clock
+from rightsizer.publish.web.message import Peer
+from rightsizer.publish.web.routes import Route
+from rightsizer.runtime.actions.book import ActionBook
+from rightsizer.runtime.actions.routes import ActionRoutes, ActionState
+from rightsizer.runtime.actions.settings import ActionSettings
+from rightsizer.runtime.actions.witness import ActionWitness
+from rightsizer.runtime.chores import Chores
+from rightsizer.runtime.jobs import Job
+from rightsizer.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from rightsizer.runtime.actions.station import ActionStation
+
+__all__ = ["Acting", "actions_here"]
+
+_BOOT: Final = "sys/kernel/random/boot_id"
+
+
+class Acting:
+    """What an agent does on advice: nothing, unless its settings name an action."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        chores: Chores,
+        latest: Callable[[], Report | None],
+        book: ActionBook,
+        clock: Clock,
+    ) -> None:
+        """Nothing runs yet.
+
+        Args:
+            settings: As they are when the agent starts.
+            chores: Keep the advice, and take claims.
+            latest: The latest report.
+            book: Remembers what was done.
+            clock: The agent's.
+        """
+        self._book = book
+        self._station = _station_of(settings, chores, latest, book, clock)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """What runs at intervals."""
+        return self._station.jobs if self._station else ()
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """What the API tells; of an earlier agent's actions too."""
+        return ActionRoutes(self._state).routes
+
+    def start(self) -> None:
+        """See to what the last agent left."""
+        if self._station:
+            self._station.start()
+
+    def stop(self) -> None:
+        """End what is under way, before the history closes."""
+        if self._station:
+            self._station.stop()
+
+    def claimed(self, advice: Advice, actor: str, peer: Peer | None, identity: str | None) -> None:
+        """Take note of a claim, which may approve an action; from any thread."""
+        if self._station:
+            self._station.note_claim(advice, actor, peer, identity)
+
+    def counters(self) -> dict[str, float]:
+        """What was done and was not, by the names of metrics."""
+        return self._station.counters() if self._station else {}
+
+    def _state(self) -> ActionState:
+        if self._station:
+            return self._station.state()
+        return ActionState(records=self._book.records())
+
+
+def _station_of(
+    settings: Settings,
+    chores: Chores,
+    latest: Callable[[], Report | None],
+    book: ActionBook,
+    clock: Clock,
+) -> "ActionStation | None":
+    if not settings.actions:
+        return None
+    from rightsizer.runtime.actions.station import ActionStation  # noqa: PLC0415 - as said above.
+
+    witness = ActionWitness(
+        latest,
+        lambda: chores.advice,
+        lambda: chores.claims,
+        lambda advice_id, actor, why: chores.act(advice_id, AdviceState.CLAIMED, actor, why),
+    )
+    boot = _boot_of(Path(settings.path.procfs))
+    return ActionStation(
+        actions_here(settings), settings.acting, witness, book, clock=clock, boot=boot
+    )
+
+
+def actions_here(settings: Settings) -> tuple[ActionSettings, ...]:
+    """The actions that are for this machine, by its pool."""
+    return tuple(
+        replace(each, match=replace(each.match, pool="*"))
+        for each in settings.actions
+        if fnmatchcase(settings.node.pool, each.match.pool)
+    )
+
+
+def _boot_of(procfs: Path) -> str:
+    """Names this run of the machine; empty where the kernel does not tell."""
+    try:
+        return (procfs / _BOOT).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,102 @@
+"""Whose claim approves an action: whoever the kernel or the server knows, whatever he says."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from action_node import ROOT, action, action_node, noting
+from rightsizer.advice.action import Verdict
+from rightsizer.advice.action_settings import ActingLimits, ActionMode
+from rightsizer.domain.advice import AdviceState
+from rightsizer.publish.web.message import Peer
+from rightsizer.runtime.actions.approvals import Approvals
+from rightsizer.runtime.actions.book import ActionOutcome
+
+NAMELESS: Final = 3_999_999_999
+"""A user that no machine has a name for."""
+STRANGER: Final = Peer(4711, NAMELESS, NAMELESS)
+
+
+@pytest.mark.parametrize(
+    ("peer", "identity"),
+    [(STRANGER, None), (None, "user:ben"), (None, None)],
+    ids=["local", "over-tcp", "unknown"],
+)
+def test_who_may_not_approve_claims_and_approves_nothing(
+    tmp_path: Path, peer: Peer | None, identity: str | None
+) -> None:
+    """Whatever name he gives; the reason says so, and an approver's claim is awaited."""
+    file = tmp_path / "notes"
+    with action_node() as node:
+        desk = node.desk(action(mode=ActionMode.APPROVE, command=noting(file, "{id}")))
+        node.advise()
+        node.look(desk)
+        node.become("advice-0", AdviceState.CLAIMED, "root (uid 0)", peer=peer, identity=identity)
+        node.look(desk)
+        (waits,) = desk.proposals
+        assert not file.exists()
+        node.become("advice-0", AdviceState.CLAIMED, "ana")
+        node.look(desk)
+    known_as = identity or "unknown" if peer is None else f"uid {NAMELESS}"
+    assert waits.verdict is Verdict.NOT_APPROVED
+    assert f"root (uid 0) ({known_as}) claimed it, who may not approve" in waits.why
+    assert "acting.approvers" in waits.why
+    assert node.records[-1].actor == "ana (uid 0)"
+    assert file.read_text() == "['advice-0']\n"
+
+
+@pytest.mark.parametrize(
+    ("peer", "identity", "actor"),
+    [(STRANGER, None, f"ana (uid {NAMELESS})"), (None, "user:ana", "ana (user:ana)")],
+    ids=["local", "over-tcp"],
+)
+def test_who_is_named_approves(
+    tmp_path: Path, peer: Peer | None, identity: str | None, actor: str
+) -> None:
+    """And stands in the audit log with what the kernel or the server knows of him."""
+    file = tmp_path / "notes"
+    with action_node() as node:
+        settings = action(mode=ActionMode.APPROVE, command=noting(file, "{id}"))
+        desk = node.desk(settings, approvers=(str(NAMELESS), "user:ana"))
+        node.advise()
+        node.look(desk)
+        node.become("advice-0", AdviceState.CLAIMED, "ana", peer=peer, identity=identity)
+        node.look(desk)
+    assert (node.records[-1].outcome, node.records[-1].actor) == (ActionOutcome.DONE, actor)
+
+
+def test_a_system_user_is_no_web_user() -> None:
+    """A name alone is that of the system; who has it over HTTP has to be named with `user:`."""
+    with action_node() as node:
+        advice = node.advise()
+        approvals = Approvals(("ana",), own_uid=990, user_of=lambda uid: {1000: "ana"}[uid])
+        claims = {advice.id: advice.updated}
+        approvals.note(advice, "x", None, "user:ana")
+        (refused,) = approvals.standing(lambda: claims, ()).values()
+        approvals.note(advice, "x", Peer(1, 1000, 100), None)
+        (taken,) = approvals.standing(lambda: claims, ()).values()
+        approvals.note(advice, "x", Peer(1, 990, 990), None)
+        (own,) = approvals.standing(lambda: claims, ()).values()
+    assert refused.why_not
+    assert (taken.why_not, taken.actor) == ("", "x (uid 1000)")
+    assert not own.why_not
+
+
+@pytest.mark.parametrize("peer", [ROOT, STRANGER], ids=["approver", "stranger"])
+def test_an_approval_survives_a_restart_and_nothing_else_does(tmp_path: Path, peer: Peer) -> None:
+    """It waits for another bound meanwhile."""
+    file = tmp_path / "notes"
+    one = action(mode=ActionMode.APPROVE, command=noting(file, "{id}"), at_most_per_day=2)
+    limits = ActingLimits(pause_seconds=3600.0)
+    with action_node(holders=2) as node:
+        desk = node.desk(one, limits=limits)
+        node.advise(0)
+        node.advise(1)
+        node.look(desk)
+        node.become("advice-0", AdviceState.CLAIMED)
+        node.become("advice-1", AdviceState.CLAIMED, peer=peer)
+        node.look(desk)
+        node.look(node.desk(one, limits=limits), 7200.0)
+    done = [each.advice for each in node.records if each.outcome is ActionOutcome.DONE]
+    assert done == (["advice-0", "advice-1"] if peer is ROOT else ["advice-0"])

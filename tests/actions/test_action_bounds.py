@@ -1,0 +1,121 @@
+"""Never more than was allowed, whatever the order, the restarts, and what is done to the clock."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from action_node import ActionNode, KeptBook, action
+from readings import workload
+from rightsizer.advice.action_settings import ActingLimits
+from rightsizer.domain.advice import AdviceState
+from rightsizer.domain.units import nanoseconds, seconds
+from rightsizer.runtime.actions.book import ActionOutcome
+from rightsizer.runtime.actions.desk import ActionDesk
+from rightsizer.runtime.actions.ended import Ended
+from rightsizer.runtime.actions.order import Order
+
+HOLDERS: Final = 6
+DAY: Final = 86400.0
+LIMITS: Final = ActingLimits(pause_seconds=600.0, at_most_per_day=3)
+ACTIONS: Final = (
+    action(name="one", at_most_per_day=2, cool_down_seconds=3600.0, at_most_share_of_gpus=0.34),
+    action(name="two", at_most_per_day=2, cool_down_seconds=7200.0, at_most_share_of_gpus=0.34),
+)
+STEPS: Final = st.lists(
+    st.tuples(
+        st.sampled_from(["pass", "pass", "advise", "close", "set", "restart"]),
+        st.integers(0, HOLDERS - 1),
+        st.integers(-40, 40),
+    ),
+    min_size=20,
+    max_size=80,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One thing that was done, by the time that truly passed."""
+
+    at_seconds: float
+    action: str
+    workload: str
+    devices: frozenset[str]
+
+
+class AtOnce:
+    """Does everything at once, well or not."""
+
+    is_busy = False
+
+    def __init__(self, node: ActionNode) -> None:
+        self._node = node
+        self.done: list[Done] = []
+
+    def start(
+        self, order: Order, note: Callable[[int], None], done: Callable[[Ended], None]
+    ) -> None:
+        """Do it."""
+        del note
+        finding, now = order.advice.finding, seconds(self._node.clock.time())
+        key = finding.workload or ""
+        self.done.append(Done(now, order.settings.name, key, frozenset(finding.devices)))
+        fails = len(self.done) % 4 == 0
+        done(Ended(ActionOutcome.UNKNOWN if fails else ActionOutcome.DONE))
+
+    def stop(self) -> None:
+        """Nothing is under way."""
+
+
+def lived(steps: list[tuple[str, int, int]]) -> list[Done]:
+    """What is done on a node over its life."""
+    node = ActionNode(KeptBook(), [workload(f"job-{number}") for number in range(HOLDERS)])
+    performer = AtOnce(node)
+
+    def started() -> ActionDesk:
+        return node.desk(*ACTIONS, limits=LIMITS, performer=performer)
+
+    desk = started()
+    for index in range(HOLDERS):
+        node.advise(index)
+    for kind, index, amount in steps:
+        if kind == "advise":
+            node.advise(index)
+        elif kind == "close":
+            node.become(f"advice-{index}", AdviceState.SUCCEEDED)
+        elif kind == "set":
+            node.clock.ahead += nanoseconds(amount * DAY / 4)
+        elif kind == "restart":
+            desk = started()
+        else:
+            node.clock.pass_seconds(abs(amount) * 450.0)
+        desk.look()
+    return performer.done
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS)
+def test_no_day_sees_more_than_was_allowed(steps: list[tuple[str, int, int]]) -> None:
+    """By action, over all, by workload, by share of the GPUs, and with pauses between them."""
+    done = lived(steps)
+    for last in done:
+        day = [each for each in done if 0 <= last.at_seconds - each.at_seconds < DAY]
+        for one in ACTIONS:
+            assert sum(each.action == one.name for each in day) <= one.at_most_per_day
+        assert len(day) <= LIMITS.at_most_per_day
+        assert sum(each.workload == last.workload for each in day) <= 1
+        assert len(frozenset().union(*(each.devices for each in day))) <= HOLDERS // 3
+    assert all(
+        after.at_seconds - before.at_seconds >= LIMITS.pause_seconds
+        for before, after in pairwise(done)
+    )
+
+
+def test_what_is_allowed_is_done() -> None:
+    """The bounds above are reached: three on a day, and more on the next."""
+    done = lived([("pass", 0, 8)] * 60)
+    assert [each.action for each in done][:2] == ["one", "one"]
+    assert len(done) > LIMITS.at_most_per_day

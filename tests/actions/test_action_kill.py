@@ -1,0 +1,52 @@
+"""A kill between intent and outcome: what was under way is told as unknown, and never repeated."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from action_node import action, action_node, noting
+from agent_process import eventually
+from rightsizer.runtime.actions.book import ActionOutcome, ActionRecord
+from rightsizer.runtime.storage import Storage
+
+NODE: Final = Path(__file__).parent.parent / "acted_node.py"
+
+
+def under_way(path: Path) -> list[ActionRecord]:
+    """What the history says has begun, its process with it."""
+    if not path.exists():
+        return []
+    storage = Storage(str(path), read_only=True)
+    try:
+        return [each for each in storage.actions.records() if each.process is not None]
+    finally:
+        storage.close()
+
+
+def test_a_kill_leaves_an_unknown_outcome_and_no_second_try(tmp_path: Path) -> None:
+    """The next agent ends the program that was left, and keeps to what was spent."""
+    path, file = tmp_path / "history.db", tmp_path / "notes"
+    with subprocess.Popen([sys.executable, NODE, path]) as victim:
+        try:
+            (begun,) = eventually(lambda: under_way(path), 60)
+        finally:
+            victim.kill()
+    assert begun.process is not None
+    os.kill(begun.process, 0)  # It outlived whoever started it.
+    storage = Storage(str(path))
+    with action_node(storage.actions) as node:
+        (advice,) = [node.advise()]
+        assert advice.opened == begun.opened
+        desk = node.desk(action(command=noting(file)))
+        for _ in range(3):
+            node.look(desk)
+        (left,) = node.records
+        counts = node.audit.counts
+    storage.close()
+    assert begun.outcome is ActionOutcome.STARTED
+    assert (left.id, left.outcome) == (begun.id, ActionOutcome.UNKNOWN)
+    assert left.why.endswith("its program still ran, and was ended")
+    assert counts == {("release", "unknown"): 1}
+    assert not file.exists()

@@ -1,0 +1,97 @@
+"""What a configuration of actions may say, and what is refused with its place and a remedy."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightsizer.advice.action_settings import ActionMode
+from rightsizer.config.loader import load
+from rightsizer.domain.errors import ConfigurationError
+from rightsizer.runtime.actions.stationing import actions_here
+from rightsizer.runtime.precheck import faults_of
+from rightsizer.runtime.settings import Settings
+
+
+def loaded(*actions: dict[str, Any], **further: Any) -> Settings:
+    """The settings of a file with these actions."""
+    usual = {"name": "release", "reasons": ["IdleHeld"], "command": ["true"]}
+    listed = [
+        {key: value for key, value in {**usual, **each}.items() if value is not None}
+        for each in actions
+    ]
+    return load(Settings, json.dumps({"actions": listed, **further}), "f")
+
+
+def test_nothing_is_done_unless_somebody_asks_for_it() -> None:
+    """There is no action by default, and one that says nothing is a dry run."""
+    assert Settings().actions == ()
+    assert loaded({}).actions[0].mode is ActionMode.DRY_RUN
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"name": ""}, "is no name of small letters"),
+        ({"name": "a b"}, "is no name of small letters"),
+        ({"reasons": []}, "reasons: is empty; name each reason"),
+        ({"reasons": ["IdleHelt"]}, "IdleHelt"),
+        ({"mode": "yes"}, "yes"),
+        ({"command": None}, "neither is set; name one of them"),
+        ({"webhook": {"url": "http://127.0.0.1/x"}}, "both are set; name one of them"),
+        ({"command": ["scale", "{pod}"]}, "there is no {pod}; choose from {id}, {reason}"),
+        ({"command": ["{workload}"]}, "its first word names the program"),
+        ({"command": None, "webhook": {"url": "ftp://x"}}, "is not an address"),
+        (
+            {"command": ["sh", "-c", "scale {workload}"]},
+            "a shell would run what {workload} stands for; give it behind the text",
+        ),
+        ({"command": ["/usr/bin/env", "A=1", "/bin/bash", "-euc", "-x", "x {id}"]}, "{id}"),
+        ({"at_most_per_day": 0}, "at_most_per_day"),
+        ({"minimum_confidence_ratio": 2}, "minimum_confidence_ratio"),
+    ],
+)
+def test_what_could_never_be_done_is_refused(wrong: dict[str, Any], said: str) -> None:
+    """With the place in the file."""
+    with pytest.raises(ConfigurationError) as refusal:
+        loaded(wrong)
+    assert said in str(refusal.value)
+    assert str(refusal.value).startswith("f:1:")
+    assert "actions[0]" in str(refusal.value)
+
+
+def test_what_actions_name_is_looked_at_before_the_start(tmp_path: Path) -> None:
+    """Programs, credentials, a second action of the same name, and the folder of the audit log."""
+    hook = {"url": "http://127.0.0.1/x", "token_file": str(tmp_path / "none")}
+    settings = loaded(
+        {"command": ["no-such-program"]},
+        {"command": None, "webhook": hook},
+        acting={"audit_file": str(tmp_path / "gone" / "audit.jsonl")},
+    )
+    found = "\n".join(faults_of(settings, {}))
+    assert "actions[0].command: there is no program 'no-such-program'" in found
+    assert "actions[1].name: another action is called 'release'" in found
+    assert "actions[1].webhook.token_file: " in found
+    assert "acting.audit_file: " in found
+
+
+def test_an_action_is_for_the_pools_that_it_names() -> None:
+    """As a policy is."""
+    other, here = {"match": {"pool": "b*"}}, {"name": "here", "match": {"pool": "a*"}}
+    settings = loaded(other, here, node={"pool": "a100"})
+    (found,) = actions_here(settings)
+    assert found.name == "here"
+    assert found.match.fits(None, ["GPU-0"])
+
+
+def test_a_placeholder_behind_a_shells_text_is_a_word() -> None:
+    """Which the shell does not run."""
+    command = ["sh", "-c", 'scale "$1"', "sh", "{workload}"]
+    assert loaded({"command": command}).actions[0].command == tuple(command)
+
+
+def test_an_approver_without_a_name_is_refused() -> None:
+    """With the place in the file."""
+    with pytest.raises(ConfigurationError, match="approvers: a name is empty"):
+        loaded({}, acting={"approvers": [""]})
