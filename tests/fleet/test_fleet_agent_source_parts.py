@@ -39,7 +39,7 @@ HOURS = st.lists(st.integers(0, 23), unique=True).map(sorted)
 SHARES = st.floats(0, 1)
 RULES = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
 FIGURES = (
-    *(figures.STATES, figures.CONDITIONS, figures.WASTE, figures.WASTE_JOULES),
+    *(figures.STATES, figures.CONDITIONS, figures.WASTE, figures.IDLE_JOULES),
     *(*figures.TOTALS, *figures.MEANS, *figures.PEAKS, *figures.POWER, *figures.LINKS),
     *(*figures.BUCKETS, *figures.POWER_BUCKETS),
 )

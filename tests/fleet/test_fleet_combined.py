@@ -1,6 +1,7 @@
 """Devices together: sums at the same moments, in any order, and never more than they were."""
 
 import math
+import random
 from itertools import permutations
 
 import pytest
@@ -114,3 +115,20 @@ def test_a_whole_device_alone_is_taken_as_it_is() -> None:
     """Most workloads have one device; nothing is copied for them."""
     whole = part(track(0, FIRST_DAY))
     assert combined([whole]) is whole.sheet
+
+
+@given(tracks(0), tracks(1), st.floats(0.1, 1.0), st.integers(0, 23), st.randoms())
+@settings(max_examples=15, deadline=None)
+def test_a_column_is_the_same_whether_it_is_asked_alone_or_with_all(
+    one: Track, other: Track, share: float, first: int, order: random.Random
+) -> None:
+    """Most are never asked for, and those that are come in any order."""
+    same_day = Track(other.subject, one.grid, other.columns)
+    parts = [part(one), part(same_day, first, share=share)]
+    whole, alone = combined(parts), combined(parts)
+    count, places = whole.grid.count, list(range(len(whole.layout.columns)))
+    order.shuffle(places)
+    for place in places:
+        expected = whole.values[place * count : (place + 1) * count]
+        assert alone.at(place).tobytes() == expected.tobytes()
+    assert alone.known_seconds() == Sheet(whole.grid, whole.layout, whole.values).known_seconds()

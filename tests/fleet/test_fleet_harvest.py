@@ -1,6 +1,6 @@
 """A harvest goes on where it was broken off, and asks for less where the store allows less."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -111,6 +111,23 @@ def test_several_processes_keep_the_same(
     with Shelf(tmp_path / "fleet.db") as shelf:
         assert read(shelf, MadeUp(HOLDERS), workers=2)[-1] == (8, 8)
         assert kept(shelf) == undisturbed
+
+
+def test_a_fortnight_that_is_asked_for_at_once_is_kept_by_the_week(tmp_path: Path) -> None:
+    """So that what was used in the newest days is not that of all of them."""
+    now = (FIRST_DAY + 14) * DAY + 2 * HOUR
+    report = replace(REPORT, days_at_once=14)
+    settings = replace(SETTINGS, lookback_seconds=14 * 86400.0, fine_seconds=0.0)
+    source = MadeUp(HOLDERS)
+    with Shelf(tmp_path / "fleet.db") as shelf:
+        plan = plan_of([PlannedSource(report, DEVICES)], shelf.done, now, settings)
+        assert [shard.grid.days for shard in plan.shards] == [1, 1, 14, 14]
+        harvest(plan, shelf, Reading(NoStore, {"rightsizer": (source, report)}))
+        rows = shelf.holdings(FIRST_DAY, FIRST_DAY + 14, ["GPU-0"])
+        assert [row.grid.days for row in rows] == [7, 7, 1]
+        assert {
+            row[0] - FIRST_DAY for row in shelf.done("rightsizer", range(FIRST_DAY, FIRST_DAY + 15))
+        } == {*range(15)}
 
 
 @dataclass

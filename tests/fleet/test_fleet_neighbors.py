@@ -1,14 +1,17 @@
 """Cases on one node know each other, and share a batch so that they can."""
 
+from collections.abc import Callable, Mapping, Sequence
+
 from cases import case, window
 from kept_estate import FIRST_DAY, estate_device
 from readings import DAY
 from rightsizer.domain.finding import Case
+from rightsizer.domain.node import Node
 from rightsizer.domain.state import State
 from rightsizer.domain.workload import Workload, WorkloadKind
 from rightsizer.fleet.batch import Order, batches_of
 from rightsizer.fleet.grid import FINE_STEP, Grid
-from rightsizer.fleet.neighbors import with_nodes
+from rightsizer.fleet.neighbors import Neighbors, Resident
 from rightsizer.fleet.roster import Roster
 from rightsizer.fleet.shelf import HeldRow
 
@@ -29,37 +32,39 @@ def row(number: int, name: str, last: int = 287, share: float = 1.0) -> HeldRow:
     return HeldRow(UUIDS[number], "rightsizer", GRID, name, 0, last, share)
 
 
+def nodes(given: Sequence[Case], rows: Callable[[str], Sequence[HeldRow]]) -> Mapping[str, Node]:
+    """The nodes of cases, by their keys."""
+    residents = [Resident(each.key, each.workload, each.devices) for each in given]
+    return Neighbors(residents, DEVICES, rows).nodes({each.key: each for each in given})
+
+
 def test_neighbors_are_those_of_the_same_node() -> None:
     """A workload over two nodes has none, and is nobody's."""
     given = [held("one", 0), held("two", 1), held("far", 8), held("wide", 2, 9)]
     rows = {UUIDS[0]: [row(0, "one")], UUIDS[1]: [row(1, "one", 3), row(1, "two")]}
-    found = {each.key: each for each in with_nodes(given, DEVICES, lambda it: rows.get(it, []))}
-    node = found["one"].node
-    assert node is not None
-    assert node is found["two"].node
-    assert [each.key for each in node.cases] == ["one", "two"]
-    assert all(each.node is None for each in node.cases)
-    assert found["wide"].node is None
-    assert [each.key for each in (found["far"].node or node).cases] == ["far"]
+    found = nodes(given, lambda it: rows.get(it, []))
+    assert found["one"] is found["two"]
+    assert [each.key for each in found["one"].cases] == ["one", "two"]
+    assert all(each.node is None for each in found["one"].cases)
+    assert "wide" not in found
+    assert [each.key for each in found["far"].cases] == ["far"]
 
 
 def test_who_holds_a_device_now_is_known() -> None:
     """Two that share it are both there; who has left is not."""
     rows = [row(0, "gone", 5), row(0, "one", share=0.5), row(0, "two", share=0.5)]
     given = [held("one", 0), held("two", 0), held("gone", 1)]
-    (first, *_) = with_nodes(given, DEVICES, lambda it: rows if it == UUIDS[0] else [])
-    assert first.node is not None
-    assert [each.workload.key for each in first.node.holdings[UUIDS[0]]] == ["one", "two"]
-    assert first.node.readings == {}
+    node = nodes(given, lambda it: rows if it == UUIDS[0] else [])["one"]
+    assert [each.workload.key for each in node.holdings[UUIDS[0]]] == ["one", "two"]
+    assert node.readings == {}
 
 
 def test_a_free_device_has_no_neighbors_of_its_own() -> None:
     """Nobody is asked to share it; it stands on its node all the same."""
     free = case([window({State.IDLE_EMPTY: 1.0})], None, [DEVICES[UUIDS[3]].device])
-    alone, neighbor = with_nodes([free, held("one", 0)], DEVICES, lambda _: [])
-    assert alone.node is neighbor.node
-    assert alone.node is not None
-    assert [each.key for each in alone.node.cases] == ["one"]
+    found = nodes([free, held("one", 0)], lambda _: [])
+    assert found[free.key] is found["one"]
+    assert [each.key for each in found["one"].cases] == ["one"]
 
 
 def test_a_batch_has_all_neighbors() -> None:

@@ -85,6 +85,26 @@ def test_every_series_is_read_as_it_is_written(
     assert answer.partial is None
 
 
+@given(st.lists(st.tuples(LABELS, NUMBERS, st.sampled_from([0, 0.25])), max_size=4))
+def test_every_sample_of_a_moment_is_read_as_it_is_written(
+    wanted: list[tuple[dict[str, str], float, float]],
+) -> None:
+    """Answers to instant queries go the same way; what is no number has no sample."""
+    result = [
+        {"metric": labels, "value": [START + offset, said(value)]}
+        for labels, value, offset in wanted
+    ]
+    data = {"resultType": "vector", "result": result}
+
+    answer = parsed(compact({"status": "success", "data": data}))
+
+    assert [each.labels for each in answer.series] == [labels for labels, _, _ in wanted]
+    for series, (_, value, offset) in zip(answer.series, wanted, strict=True):
+        is_known = math.isfinite(value)
+        assert list(series.values) == [value] * is_known
+        assert list(series.times) == [START * SECOND + round(offset * SECOND)] * is_known
+
+
 def test_a_sum_that_overflows_loses_no_sample() -> None:
     """Numbers may be finite where their sum is not."""
     (series,) = parsed(compact(matrix(one((1, "1e308"), (2, "1e308"))))).series

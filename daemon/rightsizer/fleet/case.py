@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from rightsizer.accounting.accounts import AccountingSettings
 from rightsizer.accounting.case_view import allocator_of
-from rightsizer.accounting.provisioning import provision
+from rightsizer.accounting.provisioning import ProvisioningSettings, provision
+from rightsizer.domain.device import Device
 from rightsizer.domain.finding import Case
 from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.domain.window import workload_subject
+from rightsizer.domain.window import Provisioning, Window, workload_subject
 from rightsizer.domain.workload import Workload
 from rightsizer.fleet.combined import Part, combined
 from rightsizer.fleet.day_demands import DemandSettings
 from rightsizer.fleet.days import DayOfSubject, Days
 from rightsizer.fleet.estate import EstateDevice
 from rightsizer.fleet.grid import FINE_STEP
-from rightsizer.fleet.neighbors import with_nodes
+from rightsizer.fleet.kept_case import CaseSums, KeptCase
+from rightsizer.fleet.neighbors import Neighbors, Resident
 from rightsizer.fleet.past import KeptPast, SubjectPast
 from rightsizer.fleet.roster import Roster, tenure_of
 from rightsizer.fleet.sheet import Sheet
@@ -60,6 +63,11 @@ class _Subject:
     workload: Workload | None
     devices: tuple[_Held, ...]
     past: SubjectPast
+
+    @property
+    def own(self) -> tuple[Device, ...]:
+        """Its devices by themselves."""
+        return tuple(held.device.device for held in self.devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +117,16 @@ class FleetCases:
             self._rows.setdefault(row.uuid, []).append(row)
         present = (self._subject(key) for key in batch.keys)
         self._subjects = {each.key: each for each in present if each.devices}
+        residents = (
+            Resident(each.key, each.workload, each.own) for each in self._subjects.values()
+        )
+        self._neighbors = Neighbors(residents, self.devices, self.rows)
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         """The cases over the last span of time; `None` for all there is."""
-        return with_nodes(
-            [self._case(subject, span) for subject in self._subjects.values()],
-            self.devices,
-            self.rows,
-        )
+        found = {key: self._case(subject, span) for key, subject in self._subjects.items()}
+        nodes = self._neighbors.nodes(found)
+        return tuple(case.on(nodes.get(key)) for key, case in found.items())
 
     @property
     def devices(self) -> Mapping[str, EstateDevice]:
@@ -146,26 +156,15 @@ class FleetCases:
             step if step > FINE_STEP else 0
         )
 
-    def _case(self, subject: _Subject, span: Nanoseconds | None) -> Case:
+    def _case(self, subject: _Subject, span: Nanoseconds | None) -> KeptCase:
         start, end = subject.past.days.over(span, self.now)
-        accounting = self.settings.accounting
-        windows = tuple(
-            held.days.window(held.device.device.uuid, min(end, max(start, held.since)), end)
-            for held in subject.devices
-        )
-        return Case(
+        return KeptCase(
             key=subject.key,
             workload=subject.workload,
-            devices=tuple(held.device.device for held in subject.devices),
-            windows=windows,
-            provisioning=tuple(
-                provision(
-                    window,
-                    allocator_of(subject.workload),
-                    accounting.provisioning,
-                    held.device.demands,
-                )
-                for held, window in zip(subject.devices, windows, strict=True)
+            devices=subject.own,
+            sums=CaseSums(
+                partial(_windows, subject, start, end),
+                partial(_provisioning, subject, self.settings.accounting.provisioning),
             ),
             past=KeptPast(subject.past, start, end, of_workload=subject.workload is not None),
         )
@@ -224,6 +223,23 @@ class FleetCases:
     def _kept(self, row: HeldRow) -> DayOfSubject | None:
         days = self.days(row.uuid).days
         return next((day for day in days if day.sheet.grid.day == row.grid.day), None)
+
+
+def _windows(subject: _Subject, start: Nanoseconds, end: Nanoseconds) -> tuple[Window, ...]:
+    return tuple(
+        held.days.window(held.device.device.uuid, min(end, max(start, held.since)), end)
+        for held in subject.devices
+    )
+
+
+def _provisioning(
+    subject: _Subject, settings: ProvisioningSettings, windows: Sequence[Window]
+) -> tuple[Provisioning, ...]:
+    allocator = allocator_of(subject.workload)
+    return tuple(
+        provision(window, allocator, settings, held.device.demands)
+        for held, window in zip(subject.devices, windows, strict=True)
+    )
 
 
 def _place(row: HeldRow, step: Nanoseconds) -> tuple[int, int]:

@@ -48,6 +48,10 @@ class Column:
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
 
+    def __hash__(self) -> int:
+        # A column is looked up for every device and day; few kinds share a name.
+        return hash(self.name)
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """The column of a text that `str` gave.

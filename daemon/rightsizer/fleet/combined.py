@@ -11,17 +11,19 @@ import math
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial
 from itertools import repeat
-from operator import add, mul, sub
+from operator import add, mul
 from typing import Final
 
 from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.state import Resource
 from rightsizer.fleet.coarse import by_the_hour
 from rightsizer.fleet.column import Column, Kind
+from rightsizer.fleet.floats import floats
 from rightsizer.fleet.grid import COARSE_STEP, Grid
 from rightsizer.fleet.sheet import DEVICES, DEVICES_TEXT, Layout, Sheet
+from rightsizer.fleet.summed_sheet import SummedSheet
 
 __all__ = ["Part", "combined"]
 
@@ -68,18 +70,8 @@ def combined(parts: Sequence[Part]) -> Sheet:
         parts = [part.by_the_hour() for part in parts]
     grid = parts[0].grid
     layout = _shared([part.sheet for part in parts if part.sheet is not None])
-    devices = _devices(parts, grid)
-    pieces = [_piece(part, layout) for part in parts]
-    cut = layout.additive * grid.count, (layout.additive + layout.means) * grid.count
-    values = _added([piece[: cut[0]] for piece in pieces], grid.count)
-    means = reduce(_sum, (piece[cut[0] : cut[1]] for piece in pieces))
-    excesses = [map(sub, piece[cut[1] :], piece[cut[0] : cut[1]]) for piece in pieces]
-    # What is unknown of one is unknown of the sum of the means already.
-    largest = map(max, *excesses) if len(excesses) > 1 else excesses[0]
-    peaks = array("f", map(add, means, largest))
-    _forget_absent(devices, means, peaks)
-    found = Sheet(grid, layout, values + means + peaks, _demands(parts))
-    return _with_devices(found, devices)
+    pieces = [partial(_piece, part, grid.count) for part in parts]
+    return SummedSheet(grid, layout, pieces, _devices(parts, grid), _demands(parts))
 
 
 def _shared(sheets: Sequence[Sheet]) -> Layout:
@@ -105,31 +97,26 @@ def _shared(sheets: Sequence[Sheet]) -> Layout:
     return Layout.of(additive | paired)
 
 
-def _piece(part: Part, layout: Layout) -> array[float]:
-    """A part's numbers in a layout: 0 where it does not count, `nan` for what is not known."""
-    sheet, count = part.sheet, part.grid.count
-    if sheet is not None and sheet.layout is layout and part.is_whole:
-        return _without_unknown(sheet.values, layout.additive * count)
-    found = array("f")
-    for place, column in enumerate(layout.columns):
-        values = None if sheet is None else sheet.column(column)
-        if values is None:
-            values = array("f", [0.0 if place < layout.additive else math.nan]) * count
-        inside = values[part.first : part.last + 1]
-        if part.share_ratio < 1.0:
-            inside = array("f", map(mul, inside, repeat(part.share_ratio)))
-        found.extend(repeat(0.0, part.first))
-        found += inside
-        found.extend(repeat(0.0, count - 1 - part.last))
-    return _without_unknown(found, layout.additive * count)
+def _piece(part: Part, count: int, column: Column) -> array[float]:
+    """A part of a column: 0 where it does not count, `nan` for a measure that is not known."""
+    values = None if part.sheet is None else part.sheet.column(column)
+    is_measure = column.kind in _MEASURES
+    if values is None:
+        values = array("f", [math.nan if is_measure else 0.0]) * count
+    if not part.is_whole:
+        values = _inside(part, values)
+    if not is_measure and math.isnan(sum(values)):
+        return array("f", [0.0 if math.isnan(each) else each for each in values])
+    return values
 
 
-def _without_unknown(values: array[float], additive: int) -> array[float]:
-    """With 0 for what is unknown of what adds up."""
-    if not math.isnan(sum(values[:additive])):
-        return values
-    clean = array("f", [0.0 if math.isnan(each) else each for each in values[:additive]])
-    return clean + values[additive:]
+def _inside(part: Part, values: array[float]) -> array[float]:
+    """What belongs to the part, by its share; 0 before it and after it."""
+    inside = values[part.first : part.last + 1]
+    if part.share_ratio < 1.0:
+        inside = floats(map(mul, inside, repeat(part.share_ratio)))
+    none = array("f", [0.0])
+    return none * part.first + inside + none * (len(values) - 1 - part.last)
 
 
 def _cut(sheet: Sheet, first: int, last: int) -> Sheet:
@@ -149,39 +136,9 @@ def _cut(sheet: Sheet, first: int, last: int) -> Sheet:
 def _devices(parts: Iterable[Part], grid: Grid) -> array[float]:
     found = array("f", [0.0]) * grid.count
     for part in parts:
-        for place in range(part.first, part.last + 1):
-            found[place] += part.share_ratio
+        inside = slice(part.first, part.last + 1)
+        found[inside] = floats(map(add, found[inside], repeat(part.share_ratio)))
     return found
-
-
-def _added(pieces: Sequence[array[float]], count: int) -> array[float]:
-    """The sums of what adds up; most columns are 0 throughout, and left out."""
-    found = array("f")
-    for place in range(0, len(pieces[0]), count):
-        columns = [piece[place : place + count] for piece in pieces]
-        found += reduce(_sum, filter(any, columns[1:]), columns[0])
-    return found
-
-
-def _sum(one: array[float], other: array[float]) -> array[float]:
-    return array("f", map(add, one, other))
-
-
-def _forget_absent(devices: array[float], *measures: array[float]) -> None:
-    """Nothing is known of measures while there are no devices."""
-    count = len(devices)
-    for place, number in enumerate(devices):
-        if not number:
-            for values in measures:
-                for at in range(place, len(values), count):
-                    values[at] = math.nan
-
-
-def _with_devices(sheet: Sheet, devices: array[float]) -> Sheet:
-    layout = Layout.of((*sheet.layout.columns, DEVICES))
-    place = layout.places[DEVICES_TEXT] * sheet.grid.count
-    values = sheet.values[:place] + devices + sheet.values[place:]
-    return Sheet(sheet.grid, layout, values, sheet.demands)
 
 
 def _demands(parts: Iterable[Part]) -> dict[Resource, Histogram]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import sub
+from itertools import accumulate, chain, compress
+from math import isnan
+from operator import mul, sub, truediv
 from typing import Final, NamedTuple
 
 from rightsizer.domain.block import Measure
-from rightsizer.domain.histogram import Histogram, bin_of
+from rightsizer.domain.histogram import BINS, Histogram, bin_of, bins_of
 from rightsizer.domain.settings import setting
 from rightsizer.domain.state import IDLE_STATES, Resource, State
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -24,11 +26,54 @@ _MEASURES: Final = {
     Resource.PCIE: Measure.PCIE,
     Resource.NVLINK: Measure.NVLINK,
 }
-_bin = lru_cache(maxsize=4096)(bin_of)
+_bin = lru_cache(maxsize=16384)(bin_of)
+"""Of peaks as they are kept there are not many."""
 _EMPTY: Final = (f"state:{State.IDLE_EMPTY}",)
 _IDLE: Final = tuple(f"state:{state}" for state in sorted(IDLE_STATES))
-_Point = tuple[int, float, int, float]
-"""Bin and seconds of a stretch's peak, and of what is left of its mean."""
+
+
+class _Points(NamedTuple):
+    """By stretch that counts, its peak and what is left of its mean."""
+
+    highs: Sequence[int]
+    """Bins."""
+    lows: Sequence[int]
+    times: _Times
+    ends: Sequence[int] | None
+    """By stretch, how many that count come before it, and in the end how many there are; `None`
+    where all count."""
+
+    def over(self, first: int, last: int) -> Histogram:
+        """Those of some stretches."""
+        if not self.highs:
+            return Histogram()
+        inside = slice(first, last)
+        if self.ends is not None:
+            inside = slice(self.ends[first], self.ends[last])
+        highs, lows = self.highs[inside], self.lows[inside]
+        found = [0.0] * BINS
+        times = zip(highs, self.times.high[inside], lows, self.times.low[inside], strict=True)
+        for high, high_seconds, low, low_seconds in times:
+            found[high] += high_seconds
+            found[low] += low_seconds
+        bins = dict.fromkeys(chain.from_iterable(zip(highs, lows, strict=True)))
+        return Histogram({at: found[at] * NANOSECONDS_PER_SECOND for at in bins})
+
+
+class _Times(NamedTuple):
+    """Seconds of stretches that count for a resource, and how they are divided."""
+
+    counted: Sequence[float]
+    high: Sequence[float]
+    """At the peak."""
+    low: Sequence[float]
+
+    def at(self, places: Sequence[int]) -> _Times:
+        """Those of some stretches."""
+        return _Times(*([column[at] for at in places] for column in self))
+
+
+_NO_POINTS: Final = _Points((), (), _Times((), (), ()), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +156,8 @@ class DayDemands:
         """
         self._sheet, self._known, self._settings = sheet, known, settings
         self._total = sum(known)
-        self._points: dict[Measure, Sequence[_Point | None]] = {}
+        self._points: dict[Measure, _Points] = {}
+        self._counted: dict[Sequence[str], _Times] = {}
 
     def over(self, first: int, last: int) -> Demands:
         """Those of some stretches; of a distribution that is exported they have their part.
@@ -133,42 +179,60 @@ class DayDemands:
     def _estimated(self, measure: Measure, first: int, last: int) -> Histogram:
         if measure not in self._points:
             self._points[measure] = self._points_of(measure)
-        weights: dict[int, float] = {}
-        for point in self._points[measure][first:last]:
-            if point is not None:
-                high, high_seconds, low, low_seconds = point
-                weights[high] = weights.get(high, 0.0) + high_seconds
-                weights[low] = weights.get(low, 0.0) + low_seconds
-        return Histogram({at: weight * NANOSECONDS_PER_SECOND for at, weight in weights.items()})
+        return self._points[measure].over(first, last)
 
-    def _points_of(self, measure: Measure) -> Sequence[_Point | None]:
+    def _points_of(self, measure: Measure) -> _Points:
         """Each stretch's mean and its peak, each for a part of the time that counts."""
-        means = self._sheet.named(f"mean:{measure}")
+        means: Sequence[float] | None = self._sheet.named(f"mean:{measure}")
         if means is None:
-            return ()
-        peaks = self._sheet.named(f"peak:{measure}") or means
-        counted = self._without(_EMPTY if measure is Measure.MEMORY else _IDLE)
-        share = self._settings.peak_share_ratio
-        rest = 1.0 - share
-        found: list[_Point | None] = []
-        for mean, peak, known, time in zip(means, peaks, self._known, counted, strict=True):
-            # Nothing that is unknown is more than 0.
-            if time > 0 and peak >= 0 and mean >= 0:
-                active, high = mean * known / time, _bin(peak)
-                low = _bin(active) if active < peak else high
-                found.append((high, time * share, low, time * rest))
-            else:
-                found.append(None)
-        return found
+            return _NO_POINTS
+        peaks: Sequence[float] = self._sheet.named(f"peak:{measure}") or means
+        times = self._times(_EMPTY if measure is Measure.MEMORY else _IDLE)
+        if all(map(_is_known, (means, peaks))) and min(times.counted) > 0:
+            return _points(means, peaks, self._known, times, None)
+        columns = zip(means, peaks, times.counted, strict=True)
+        # Nothing that is unknown is more than 0.
+        counts = [time > 0 and peak >= 0 and mean >= 0 for mean, peak, time in columns]
+        ends = [0, *accumulate(counts)]
+        places = list(compress(range(len(counts)), counts))
+        means, peaks, known = (
+            [column[at] for at in places] for column in (means, peaks, self._known)
+        )
+        return _points(means, peaks, known, times.at(places), ends)
 
-    def _without(self, states: Sequence[str]) -> list[float]:
+    def _times(self, states: Sequence[str]) -> _Times:
         """Known seconds of each stretch, without those of some states."""
-        found = list(self._known)
-        for name in states:
-            column = self._sheet.named(name)
-            if column is not None:
-                found = list(map(sub, found, column))
-        return found
+        if states not in self._counted:
+            found = list(self._known)
+            for name in states:
+                column = self._sheet.named(name)
+                if column is not None:
+                    found = list(map(sub, found, column))
+            share = self._settings.peak_share_ratio
+            rest = 1.0 - share
+            self._counted[states] = _Times(
+                found, [time * share for time in found], [time * rest for time in found]
+            )
+        return self._counted[states]
+
+
+def _is_known(values: Sequence[float]) -> bool:
+    return not isnan(sum(values)) and min(values) >= 0
+
+
+def _points(
+    means: Sequence[float],
+    peaks: Sequence[float],
+    known: Sequence[float],
+    times: _Times,
+    ends: Sequence[int] | None,
+) -> _Points:
+    actives = map(truediv, map(mul, means, known), times.counted)
+    lows = [
+        active if active < peak else peak  # noqa: FURB136 # A call of `min` takes twice the time.
+        for active, peak in zip(actives, peaks, strict=True)
+    ]
+    return _Points(list(map(_bin, peaks)), bins_of(lows), times, ends)
 
 
 def _idle_states(resource: Resource) -> Iterable[State]:
@@ -180,10 +244,10 @@ def _without_lowest(histogram: Histogram, part: float) -> Histogram:
     if part <= 0:
         return histogram.copy()
     away = part * histogram.total
-    found: dict[int, float] = {}
-    for percent, weight in sorted(histogram.items()):
-        left = max(0.0, weight - away)
-        away = max(0.0, away - weight)
-        if left > 0:
-            found[percent] = left
-    return Histogram(found)
+    bins = sorted(histogram.items())
+    for place, (percent, weight) in enumerate(bins):
+        if weight > away:
+            rest = {at: more for at, more in bins[place + 1 :] if more > 0}
+            return Histogram({percent: weight - away} | rest)
+        away -= weight
+    return Histogram()

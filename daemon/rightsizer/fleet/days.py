@@ -62,6 +62,8 @@ class DayOfSubject:
         step = self.sheet.grid.step / _SECOND
         devices = self.sheet.named(DEVICES_TEXT)
         if devices is None:
+            if min(self.known) >= step:
+                return [1.0] * len(self.known)
             return [min(1.0, each / step) for each in self.known]
         return [
             min(1.0, each / (step * number)) if number else 0.0
@@ -164,14 +166,8 @@ class Days:
             sums.add(day.sheet.layout, day.sums_of(span))
             demands.add(day.demands_in(span))
         time = self._device_time(parts) if of_workload else end - began
-        window = sums.window(subject, began, end, time)
-        found = demands.found(window.states, window.known)
-        return replace(
-            window,
-            demands=found.demands,
-            compute_at_least=found.compute_at_least,
-            blocks=self.blocks(start, end),
-        )
+        blocks = self.blocks(start, end)
+        return sums.window(subject, began, end, time, demands=demands, blocks=blocks)
 
     def _in(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[tuple[DayOfSubject, _Span]]:
         for day in self.days:

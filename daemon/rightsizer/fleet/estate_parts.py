@@ -114,7 +114,8 @@ def _workload(
 
 def _slim_case(case: Case) -> Case:
     """A case without distributions, blocks, past and node: an estate has very many of them."""
-    return replace(case, windows=tuple(map(_slim, case.windows)), past=None, node=None)
+    windows = tuple(map(_slim, case.windows))
+    return Case(case.key, case.workload, case.devices, windows, case.provisioning)
 
 
 def _slim(window: Window) -> Window:

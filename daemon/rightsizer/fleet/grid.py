@@ -44,6 +44,13 @@ class Grid:
         """The same, a grid for each day."""
         return tuple(Grid(self.day + place, self.step) for place in range(self.days))
 
+    def parts(self, days: int) -> tuple["Grid", ...]:
+        """The same in grids of so many days, oldest first; the last one may have fewer."""
+        return tuple(
+            Grid(self.day + first, self.step, min(days, self.days - first))
+            for first in range(0, self.days, days)
+        )
+
     def by(self, step: Nanoseconds) -> "Grid":
         """The same days by another step."""
         return Grid(self.day, step, self.days)

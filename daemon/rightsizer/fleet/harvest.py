@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rightsizer.domain.errors import StoreLimitError
 from rightsizer.fleet.crew import Crew
 from rightsizer.fleet.estate import Day, EstateDevice
+from rightsizer.fleet.grid import Grid
 from rightsizer.fleet.plan import Plan, Shard
+from rightsizer.fleet.prometheus.ahead import AheadStore
 from rightsizer.fleet.prometheus.use import StoreUse
 from rightsizer.fleet.shelf import PackedDay, Shelf
 from rightsizer.fleet.source import Source, SourceReport
@@ -17,11 +19,15 @@ from rightsizer.fleet.store import Store
 
 __all__ = ["Reading", "harvest", "read_day"]
 
+_KEPT_DAYS: Final = 7
+"""That are kept as one: a distribution is one of all its days, and rules look at three and at
+fourteen of them."""
+
 
 class _Read(NamedTuple):
     """What came of a shard."""
 
-    day: PackedDay
+    days: tuple[PackedDay, ...]
     use: StoreUse
 
 
@@ -65,7 +71,8 @@ def harvest(
     use = StoreUse()
     crew: Crew[Shard, _Read] = Crew(reading.begin, min(workers, total))
     for done, read in enumerate(crew.results(plan.shards), start=1):
-        shelf.put(read.day)
+        for day in read.days:
+            shelf.put(day)
         use += read.use
         progress(done, total)
     return use
@@ -99,11 +106,14 @@ class _Reader:
     def read(self, shard: Shard) -> _Read:
         """One shard, packed, and what it took."""
         before = self._store.use
+        grids = shard.grid.parts(_KEPT_DAYS)
+        # What is asked for is asked for at once, so that it is one answer to read.
+        store = self._store if len(grids) == 1 else AheadStore(self._store, shard.grid.end)
+        days = tuple(self._day(store, shard, grid) for grid in grids)
+        return _Read(days, self._store.use.since(before))
+
+    def _day(self, store: Store, shard: Shard, grid: Grid) -> PackedDay:
         source, report = self._sources[shard.source]
-        day = read_day(
-            lambda devices: source.day(self._store, report, devices, shard.grid),
-            shard.devices,
-        )
+        day = read_day(lambda devices: source.day(store, report, devices, grid), shard.devices)
         uuids = [device.device.uuid for device in shard.devices]
-        packed = PackedDay.of(shard.source, shard.grid, uuids, shard.now, day)
-        return _Read(packed, self._store.use.since(before))
+        return PackedDay.of(shard.source, grid, uuids, shard.now, day)

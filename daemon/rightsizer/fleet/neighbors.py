@@ -4,17 +4,19 @@ Limits, links and places are known to the node's own agent alone, so that rules 
 find no reading here, and abstain.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rightsizer.domain.device import Device
 from rightsizer.domain.finding import Case
 from rightsizer.domain.node import Node
-from rightsizer.domain.workload import Holding
+from rightsizer.domain.workload import Holding, Workload
 from rightsizer.fleet.estate import EstateDevice
 from rightsizer.fleet.shelf import HeldRow
 
-__all__ = ["place_of", "with_nodes"]
+__all__ = ["Neighbors", "Resident", "place_of"]
 
 Place = tuple[str, str]
 """Cluster and node."""
@@ -25,33 +27,59 @@ def place_of(device: EstateDevice) -> Place:
     return device.cluster, device.node
 
 
-def with_nodes(
-    cases: Sequence[Case],
-    devices: Mapping[str, EstateDevice],
-    rows: Callable[[str], Sequence[HeldRow]],
-) -> tuple[Case, ...]:
-    """The cases, those on one node with the others that are there.
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A case, as far as it is the same over any span."""
 
-    Args:
-        cases: Of one span.
-        devices: By uuid.
-        rows: Who held a device, oldest first.
-    """
-    there: dict[Place, list[Case]] = defaultdict(list)
-    places = [{place_of(devices[device.uuid]) for device in case.devices} for case in cases]
-    for case, found in zip(cases, places, strict=True):
-        if len(found) == 1 and case.workload is not None:
-            there[min(found)].append(case)
-    nodes = {place: _node(found, rows) for place, found in there.items()}
-    return tuple(
-        replace(case, node=nodes.get(min(found))) if len(found) == 1 else case
-        for case, found in zip(cases, places, strict=True)
-    )
+    key: str
+    workload: Workload | None
+    devices: tuple[Device, ...]
 
 
-def _node(cases: Sequence[Case], rows: Callable[[str], Sequence[HeldRow]]) -> Node:
-    workloads = {case.key: case.workload for case in cases if case.workload is not None}
-    devices = tuple(device for case in cases for device in case.devices)
+class Neighbors:
+    """Who stands on which node and holds what there, which is the same over any span."""
+
+    def __init__(
+        self,
+        residents: Iterable[Resident],
+        devices: Mapping[str, EstateDevice],
+        rows: Callable[[str], Sequence[HeldRow]],
+    ) -> None:
+        """Look at them.
+
+        Args:
+            residents: Those of some nodes.
+            devices: By uuid.
+            rows: Who held a device, oldest first.
+        """
+        self._places: dict[str, Place] = {}
+        there: dict[Place, list[Resident]] = {}
+        for each in residents:
+            places = {place_of(devices[device.uuid]) for device in each.devices}
+            if len(places) == 1:
+                (place,) = places
+                self._places[each.key] = place
+                if each.workload is not None:
+                    there.setdefault(place, []).append(each)
+        self._there = {place: _node(found, rows) for place, found in there.items()}
+        self._keys = {place: [each.key for each in found] for place, found in there.items()}
+
+    def nodes(self, cases: Mapping[str, Case]) -> Mapping[str, Node]:
+        """By their keys, the nodes of cases of one span; none of a case that has none."""
+        nodes = {
+            place: Node(
+                devices=node.devices,
+                holdings=node.holdings,
+                cases=tuple(cases[key] for key in self._keys[place]),
+            )
+            for place, node in self._there.items()
+        }
+        return {key: nodes[place] for key, place in self._places.items() if place in nodes}
+
+
+def _node(residents: Sequence[Resident], rows: Callable[[str], Sequence[HeldRow]]) -> Node:
+    workloads = {each.key: each.workload for each in residents if each.workload is not None}
+    devices = tuple(device for each in residents for device in each.devices)
     holdings: dict[str, tuple[Holding, ...]] = {}
     for device in devices:
         held = rows(device.uuid)
@@ -61,4 +89,4 @@ def _node(cases: Sequence[Case], rows: Callable[[str], Sequence[HeldRow]]) -> No
             for row in held
             if row.end == last and row.workload in workloads
         )
-    return Node(devices=devices, holdings=holdings, cases=tuple(cases))
+    return Node(devices=devices, holdings=holdings)

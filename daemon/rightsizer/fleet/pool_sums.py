@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND
 from rightsizer.fleet.days import DayOfSubject, Days
 from rightsizer.fleet.estate import EstateDevice
+from rightsizer.fleet.floats import floats
 from rightsizer.fleet.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.shelf import HeldRow
 
@@ -49,9 +50,9 @@ class Counts:
             mine, other = self.by_the_hour(), other.by_the_hour()
             self.grid = mine.grid
             self.present, self.held, self.active = mine.present, mine.held, mine.active
-        self.present = array("f", map(add, self.present, other.present))
-        self.held = array("f", map(add, self.held, other.held))
-        self.active = array("f", map(add, self.active, other.active))
+        self.present = floats(map(add, self.present, other.present))
+        self.held = floats(map(add, self.held, other.held))
+        self.active = floats(map(add, self.active, other.active))
 
     def by_the_hour(self) -> Counts:
         """Means over the hours."""
@@ -152,12 +153,20 @@ def _counts(day: DayOfSubject, ratio: float, rows: Sequence[HeldRow]) -> Counts:
             for share, known, unheld in zip(shares, day.known, empty, strict=True)
         ]
     seconds = map(sub, map(sub, day.known, empty), idle)
+    whole = array("f", [ratio]) * sheet.grid.count
     return Counts(
         sheet.grid,
-        present=array("f", [ratio if heard > 0 else 0.0 for heard in day.heard]),
-        held=array("f", map(ratio.__mul__, shares)),
-        active=array("f", [each * ratio / step if each > 0 else 0.0 for each in seconds]),
+        present=_where(day.heard, whole),
+        held=whole if min(shares) >= 1.0 else floats(map(ratio.__mul__, shares)),
+        active=floats([each * ratio / step if each > 0 else 0.0 for each in seconds]),
     )
+
+
+def _where(heard: Sequence[float], whole: array[float]) -> array[float]:
+    """All of a device where it was heard of, nothing of it elsewhere."""
+    if min(heard) > 0:
+        return whole
+    return floats(each if time > 0 else 0.0 for each, time in zip(whole, heard, strict=True))
 
 
 def _known(seconds: array[float] | None, grid: Grid) -> array[float]:
@@ -183,6 +192,6 @@ def _shares(rows: Sequence[HeldRow], grid: Grid) -> list[float]:
 
 
 def _means(values: array[float], each: int) -> array[float]:
-    return array(
-        "f", [sum(values[place : place + each]) / each for place in range(0, len(values), each)]
+    return floats(
+        [sum(values[place : place + each]) / each for place in range(0, len(values), each)]
     )

@@ -90,19 +90,20 @@ class Sheet:
     def named(self, text: str) -> array[float] | None:
         """One column by its text, which is the quick way to look for it."""
         place = self.layout.places.get(text)
-        if place is None:
-            return None
+        return None if place is None else self.at(place)
+
+    def at(self, place: int) -> array[float]:
+        """The column that stands at a place."""
         count = self.grid.count
         return self.values[place * count : (place + 1) * count]
 
     def known_seconds(self) -> list[float]:
         """By stretch, seconds whose state is known; 0 where nothing is."""
-        count, values = self.grid.count, self.values
-        parts = [values[place * count : (place + 1) * count] for place in self.layout.states]
-        found = array("d", [0.0]) * count
+        parts = [self.at(place) for place in self.layout.states]
+        found = [0.0] * self.grid.count
         for part in filter(any, parts):  # Most states are never there.
-            found = array("d", map(add, found, part))
-        return [0.0 if isnan(each) else each for each in found]
+            found = list(map(add, found, part))
+        return [0.0 if isnan(each) else each for each in found] if isnan(sum(found)) else found
 
 
 def _order(column: Column) -> tuple[int, Column]:

@@ -8,10 +8,12 @@ from functools import lru_cache
 from operator import add
 from typing import Final, TypeVar
 
+from rightsizer.domain.block import Blocks
 from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.window import Window
 from rightsizer.fleet.column import Kind
+from rightsizer.fleet.day_demands import Demands
 from rightsizer.fleet.sheet import Layout
 
 __all__ = ["Sums"]
@@ -42,22 +44,34 @@ class Sums:
         mine = self._found.get(layout)
         self._found[layout] = list(sums) if mine is None else list(map(add, mine, sums))
 
-    def window(
-        self, subject: str, start: Nanoseconds, end: Nanoseconds, span: Nanoseconds
+    def window(  # noqa: PLR0913 # What a window is made of.
+        self,
+        subject: str,
+        start: Nanoseconds,
+        end: Nanoseconds,
+        span: Nanoseconds,
+        *,
+        demands: Demands,
+        blocks: Blocks,
     ) -> Window:
-        """The window, without distributions and blocks.
+        """The window.
 
         Args:
             subject: Whose it is.
             start: Where it begins.
             end: Where it ends.
             span: All its time; what has no state of it is unknown.
+            demands: What was used over it.
+            blocks: Its five minutes.
         """
+        states = self._states(span)
+        known = sum(states.values()) - states.get(State.UNKNOWN, 0)
+        found = demands.found(states, known)
         return Window(
             uuid=subject,
             start=start,
             end=end,
-            states=self._states(span),
+            states=states,
             conditions=self._times(Kind.CONDITION, Condition),
             tiers=self._times(Kind.TIER, Tier),
             saturated=self._times(Kind.SATURATED, Resource),
@@ -67,6 +81,9 @@ class Sums:
             used_seconds=self._one(Kind.USED, _SECONDS),
             used_joules=self._one(Kind.USED, _JOULES),
             energy_joules=self._one(Kind.ENERGY, _JOULES),
+            demands=found.demands,
+            compute_at_least=found.compute_at_least,
+            blocks=blocks,
         )
 
     def _states(self, span: Nanoseconds) -> dict[State, Nanoseconds]:

@@ -12,6 +12,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from rightsizer.domain.block import Measure
@@ -28,7 +29,8 @@ _VERSION: Final = b"\x01"
 _SIZES: Final = struct.Struct("<HH")
 """Bytes of the names, and how many distributions follow the numbers."""
 _BIN: Final = struct.Struct("<Bf")
-_LEVEL: Final = 6
+_LEVEL: Final = 3
+"""A third of the time of the usual one, and a hundredth larger."""
 _LANE: Final = 4
 """Bytes of a number."""
 _LOOSE: Final = 13
@@ -54,12 +56,13 @@ def decode(subject: str, grid: Grid, data: bytes) -> Track:
 
 def pack(sheet: Sheet) -> bytes:
     """A sheet as bytes."""
-    names = "\n".join(map(str, sheet.layout.columns)).encode()
+    names = _names_of(sheet.layout)
     parts = [_SIZES.pack(len(names), len(sheet.demands)), names, _planes(_rounded(sheet))]
     for resource, histogram in sorted(sheet.demands.items()):
-        bins = b"".join(_BIN.pack(*each) for each in sorted(histogram.items()))
+        bins = sorted(histogram.items())
         name = resource.encode()
-        parts.append(bytes((len(name), len(bins) // _BIN.size)) + name + bins)
+        parts += [bytes((len(name), len(bins))), name]
+        parts.append(_bins(len(bins)).pack(*chain.from_iterable(bins)))
     packer = zlib.compressobj(_LEVEL, zdict=_DICTIONARY)
     return _VERSION + packer.compress(b"".join(parts)) + packer.flush()
 
@@ -85,6 +88,12 @@ def unpack(grid: Grid, data: bytes) -> Sheet:
     if len(values) != len(layout.columns) * grid.count:
         raise ValueError("a track that is cut off")
     return Sheet(grid, layout, values, demands)
+
+
+@lru_cache(maxsize=128)
+def _bins(count: int) -> struct.Struct:
+    """So many bins, one after the other."""
+    return struct.Struct("<" + "Bf" * count)
 
 
 def lifted(values: array[float]) -> array[float]:
@@ -122,17 +131,16 @@ def _cut(values: array[float], bits: int, *, up: bool = False) -> array[float]:
     The bytes are one large integer, which adds and masks all of them at once.
     """
     size = len(values)
-    lanes = _lanes(size)
-    add = (1 << bits) - 1 if up else 1 << (bits - 1)
+    added = _lanes(size, (1 << bits) - 1 if up else 1 << (bits - 1))
     packed = int.from_bytes(values.tobytes(), sys.byteorder)
-    cut = (packed + lanes * add) & (lanes * (0xFFFFFFFF - (1 << bits) + 1))
+    cut = (packed + added) & _lanes(size, 0xFFFFFFFF - (1 << bits) + 1)
     return array("f", cut.to_bytes(size * _LANE, sys.byteorder))
 
 
 @lru_cache(maxsize=64)
-def _lanes(size: int) -> int:
-    """A 1 in the place of each number."""
-    return int.from_bytes(b"\x01\x00\x00\x00" * size, "little")
+def _lanes(size: int, bits: int) -> int:
+    """The same bits in the place of each number."""
+    return int.from_bytes(bits.to_bytes(_LANE, "little") * size, "little")
 
 
 def _planes(values: array[float]) -> bytes:
@@ -157,6 +165,11 @@ def _little(values: array[float]) -> array[float]:
     swapped = values[:]
     swapped.byteswap()
     return swapped
+
+
+@lru_cache(maxsize=256)
+def _names_of(layout: Layout) -> bytes:
+    return "\n".join(map(str, layout.columns)).encode()
 
 
 @lru_cache(maxsize=256)

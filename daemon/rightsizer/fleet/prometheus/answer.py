@@ -21,13 +21,16 @@ __all__ = ["Answer", "parsed"]
 
 _RESULT: Final = b'"result":['
 _SERIES: Final = b'{"metric":'
-_VALUES: Final = b',"values":[['
-_END: Final = b"]]"
-_SAMPLE_PARTS: Final = 3
+_FORMS: Final = ((b',"values":[[', b"]]}"), (b',"value":[', b"]}"))
+"""What stands before and after the samples of a range query, and of an instant one."""
+_LEAST_PARTS: Final = 3
 """Of a text with one sample in it, split at its quotes."""
+_HALF_CHARACTERS: Final = (b"\\ud", b"\\uD")
 _MILLISECOND: Final = NANOSECONDS_PER_SECOND // 1000
 _END_OF_TIME: Final = 2.0**33
 """Seconds since the epoch at which nanoseconds no longer fit into 64 bits, about."""
+_JSON: Final = json.JSONDecoder()
+_TEXT_ALONE: Final = frozenset({str})
 _SHOWN: Final = 80
 _TEXTS: Final = 10
 """More of them say no more."""
@@ -58,10 +61,10 @@ def parsed(raw: bytes, step: Nanoseconds = 0) -> Answer:
     """
     try:
         envelope, series = _cut(raw, step)
-    except ValueError:
+    except (ValueError, RecursionError):
         envelope = _loaded(raw)
         series = list(map(_slowly, _results(envelope)))
-    if b"\\ud" in raw or b"\\uD" in raw:
+    if b"\\" in raw and any(each in raw for each in _HALF_CHARACTERS):
         series = [replace(each, labels=_encodable(each.labels)) for each in series]
     warnings = [*_texts(envelope, "warnings"), *_texts(envelope, "infos")]
     partial = [text for text in warnings if not text.startswith(_HARMLESS)]
@@ -80,51 +83,74 @@ def _cut(raw: bytes, step: Nanoseconds) -> tuple[Mapping[str, Any], list[Sampled
         ValueError: the text is not written as usual.
     """
     first = raw.index(_RESULT + _SERIES) + len(_RESULT)
+    opening, closing = next((form for form in _FORMS if form[0] in raw), _FORMS[0])
+    reader = _SampleReader(step)
+    following = b"," + _SERIES
     series = []
     at = first + len(_SERIES)
     while True:
-        begin = raw.index(_VALUES, at)
-        labels = _labels(json.loads(raw[at:begin]))
-        begin += len(_VALUES)
-        end = raw.index(_END, begin)
-        series.append(_quickly(labels, raw[begin:end], step))
-        at = end + len(_END)
-        if raw.startswith(b"}]", at):
+        begin = raw.index(opening, at)
+        labels = _labels(_decoded(raw[at:begin].decode()))
+        begin += len(opening)
+        end = raw.index(closing, begin)
+        series.append(reader.read(labels, raw[begin:end]))
+        at = end + len(closing)
+        if not raw.startswith(following, at):
             break
-        if not raw.startswith(b"}," + _SERIES, at):
-            raise ValueError("something beside the samples")
-        at += 2 + len(_SERIES)
-    return _loaded(raw[:first] + raw[at + 1 :]), series
+        at += len(following)
+    # What else may follow breaks the rest.
+    return _loaded(raw[:first] + raw[at:]), series
 
 
-def _quickly(labels: Mapping[str, str], text: bytes, step: Nanoseconds) -> Sampled:
-    """A series from `time,"value"],[time,"value"`.
-
-    Raises:
-        ValueError: the text is not written so.
-    """
-    parts = text.split(b'"')
-    if len(parts) < _SAMPLE_PARTS or parts[-1]:
-        raise ValueError("other samples")
-    values = array("d", map(float, parts[1::2]))
-    times = _times(parts[:-1:2], step)
-    # A sum is finite only where all of its parts are; one that overflows is looked at in vain.
-    if math.isfinite(sum(values)):
-        return Sampled(labels, times, values)
-    return _finite(labels, times, values)
+def _decoded(text: str) -> Any:
+    found, end = _JSON.raw_decode(text)
+    if end != len(text):
+        raise ValueError("something beside the labels")
+    return found
 
 
-def _times(parts: Sequence[bytes], step: Nanoseconds) -> Sequence[Nanoseconds]:
-    """Times that stand before values: `time,` and then each time `],[time,`."""
-    first, last = (_nanoseconds(float(each.strip(b"[],"))) for each in (parts[0], parts[-1]))
-    if step and last - first == step * (len(parts) - 1):
-        # Ascending times that are multiples of a step apart: none is left out.
-        return range(first, last + 1, step)
-    texts = b"".join(parts)[:-1].split(b",],[")
-    try:
-        return tuple(map(NANOSECONDS_PER_SECOND.__mul__, map(int, texts)))
-    except ValueError:
-        return tuple(map(_nanoseconds, map(float, texts)))
+class _SampleReader:
+    """Reads the samples of one series after the other; most have the times of the last."""
+
+    def __init__(self, step: Nanoseconds) -> None:
+        """Nothing is known of times yet.
+
+        Args:
+            step: Between samples, where they were asked for at equal steps.
+        """
+        self._step = step
+        self._times: dict[tuple[bytes, bytes, int], Sequence[Nanoseconds]] = {}
+
+    def read(self, labels: Mapping[str, str], text: bytes) -> Sampled:
+        """A series from `time,"value"],[time,"value"`.
+
+        Raises:
+            ValueError: the text is not written so.
+        """
+        parts = text.split(b'"')
+        if len(parts) < _LEAST_PARTS or parts[-1]:
+            raise ValueError("other samples")
+        values = list(map(float, parts[1::2]))
+        key = parts[0], parts[-_LEAST_PARTS], len(values)
+        times = self._times.get(key) or self._of(key, parts)
+        # A sum is finite only where all of its parts are; one that overflows is looked at in vain.
+        if math.isfinite(sum(values)):
+            return Sampled(labels, times, array("d", values))
+        return _finite(labels, times, values)
+
+    def _of(self, key: tuple[bytes, bytes, int], parts: Sequence[bytes]) -> Sequence[Nanoseconds]:
+        """Times that stand before values: `time,` and then each time `],[time,`."""
+        first, last = (_nanoseconds(float(each.strip(b"[],"))) for each in key[:2])
+        step, more = self._step, key[2] - 1
+        if (step and last - first == step * more) or not more:
+            # Ascending times that are multiples of a step apart: none is left out.
+            self._times[key] = range(first, last + 1, step or 1)
+            return self._times[key]
+        texts = b"".join(parts[:-1:2])[:-1].split(b",],[")
+        try:
+            return tuple(map(NANOSECONDS_PER_SECOND.__mul__, map(int, texts)))
+        except ValueError:
+            return tuple(map(_nanoseconds, map(float, texts)))
 
 
 def _slowly(result: Any) -> Sampled:
@@ -164,7 +190,7 @@ def _nanoseconds(seconds: float) -> Nanoseconds:
 
 
 def _labels(metric: Any) -> Mapping[str, str]:
-    if not isinstance(metric, dict) or not all(isinstance(text, str) for text in metric.values()):
+    if not isinstance(metric, dict) or not _TEXT_ALONE.issuperset(map(type, metric.values())):
         raise ValueError("a series whose labels are none")
     return metric
 

@@ -2,11 +2,15 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
 
 __all__ = ["any_of", "quoted", "selector"]
 
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """What RE2 takes for more than itself."""
+_KEPT: Final = 8
+"""The same devices are asked about again and again."""
 
 
 def quoted(value: str) -> str:
@@ -35,7 +39,11 @@ def selector(metric: str, labels: Mapping[str, str | Iterable[str]] | None = Non
 
 
 def _alternatives(name: str, wanted: Iterable[str]) -> str:
-    values = list(wanted)
+    return _matcher(name, tuple(wanted))
+
+
+@lru_cache(maxsize=_KEPT)
+def _matcher(name: str, values: tuple[str, ...]) -> str:
     if not values:
         # An empty expression would match whatever lacks the label.
         return f'{name}=~".^"'

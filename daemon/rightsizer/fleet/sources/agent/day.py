@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -20,7 +21,6 @@ from rightsizer.fleet.sources.agent.demand_histograms import Buckets, buckets_of
 from rightsizer.fleet.sources.agent.form import FIGURE, Figure, Labels, grouped
 from rightsizer.fleet.sources.agent.holdings import held, shares_query
 from rightsizer.fleet.sources.agent.measure_columns import (
-    Columns,
     Figures,
     measure_columns,
     needs_power,
@@ -34,6 +34,7 @@ from rightsizer.fleet.sources.agent.time_columns import (
     state_columns,
 )
 from rightsizer.fleet.sources.agent.workloads import workload_by_key, workload_query, workloads_of
+from rightsizer.fleet.sources.cut_grid import CutGrid
 from rightsizer.fleet.sources.placing import by_label, placed
 from rightsizer.fleet.store import Sampled, Store
 from rightsizer.fleet.track import Track
@@ -47,7 +48,7 @@ _PEAKS: Final = {
     for measure in (Measure.COMPUTE, Measure.MEMORY_BANDWIDTH, Measure.MEMORY)
 }
 """Of what has a distribution."""
-_NOTHING: Final[Columns] = {}
+_NOTHING: Final[Mapping[str, array[float]]] = {}
 _ZERO: Final = 0.0
 
 
@@ -58,7 +59,7 @@ class _Answers:
     states: ByDevice
     conditions: ByDevice
     waste: ByDevice
-    waste_joules: ByDevice
+    idle_joules: ByDevice
     totals: ByDevice
     means: ByDevice
     peaks: ByDevice
@@ -97,15 +98,17 @@ class DayReader:
         self._store = store
         self._names = names
         self._devices = {each.device.uuid: each.device for each in devices}
-        self._grid = grid
+        self._whole = self._grid = grid
         self._usage = usage
 
     def read(self) -> Day:
         """The days; devices that were not there then are left out."""
         if not self._devices:
             return Day({})
-        labels = _labels(self._devices)
-        states = self._columns(figures.STATES, labels)
+        told = self._told(figures.STATES, _labels(self._devices))
+        # Nobody is there later: nothing else is asked for of that time, and nothing looked at.
+        self._grid = _cut(self._whole, told)
+        states = by_label(told, self._grid, figures.STATES.labels[0], _ZERO)
         presences = {
             uuid: presence_of(columns, self._grid)
             for uuid, columns in states.items()
@@ -113,34 +116,36 @@ class DayReader:
         }
         if not presences:
             return Day({})
-        labels = _labels(presences)
-        answers = self._ask(labels, states, self._moment(presences.values()))
+        # The same question of every part of the days that are asked for at once.
+        labels = _labels(self._devices if 2 * len(presences) >= len(self._devices) else presences)
+        answers = self._ask(labels, states)
         tracks = {
             uuid: self._track(uuid, presence, answers) for uuid, presence in presences.items()
         }
-        return Day(tracks, self._holdings(labels, self._moment(presences.values())))
+        holdings = self._holdings(labels)
+        return Day(tracks, {uuid: held for uuid, held in holdings.items() if uuid in tracks})
 
-    def _ask(self, labels: Labels, states: ByDevice, moment: Nanoseconds) -> _Answers:
+    def _ask(self, labels: Labels, states: ByDevice) -> _Answers:
         means = self._group(figures.MEANS, labels)
-        weighed = [uuid for uuid, columns in means.items() if needs_power(columns)]
-        span = self._day_span(moment)
+        weighed = [uuid for uuid in means if uuid in states and needs_power(means[uuid])]
+        span = self._day_span()
         buckets = grouped(figures.BUCKETS, self._names, labels, span)
         power_buckets = grouped(figures.POWER_BUCKETS, self._names, _labels(weighed), span)
-        found = self._daily(buckets, moment)
+        found = self._daily(buckets)
         if weighed:
-            found = [*found, *self._daily(power_buckets, moment)]
+            found = [*found, *self._daily(power_buckets)]
         return _Answers(
             states=states,
             conditions=self._columns(figures.CONDITIONS, labels),
             waste=self._columns(figures.WASTE, labels),
-            waste_joules=self._columns(figures.WASTE_JOULES, labels),
+            idle_joules=self._columns(figures.IDLE_JOULES, labels),
             totals=self._group(figures.TOTALS, labels),
             means=means,
             peaks=self._group(figures.PEAKS, labels),
             links=self._group(figures.LINKS, labels),
             power=self._group(figures.POWER, _labels(weighed)) if weighed else {},
             buckets=buckets_of(found),
-            limits=self._limits(labels, moment),
+            limits=self._limits(labels),
         )
 
     def _track(self, uuid: str, presence: Presence, answers: _Answers) -> Track:
@@ -148,11 +153,8 @@ class DayReader:
         columns = state_columns(answers.states[uuid], presence, grid)
         conditions = answers.conditions.get(uuid, _NOTHING)
         columns |= seconds_columns(conditions, answers.waste.get(uuid, _NOTHING), presence)
-        joules, totals = (
-            answers.waste_joules.get(uuid, _NOTHING),
-            answers.totals.get(uuid, _NOTHING),
-        )
-        columns |= energy_columns(joules, totals, presence)
+        joules = answers.idle_joules.get(uuid, _NOTHING)
+        columns |= energy_columns(joules, answers.totals.get(uuid, _NOTHING), presence)
         columns |= measure_columns(
             answers.figures(uuid), presence, self._devices[uuid], self._usage
         )
@@ -163,17 +165,25 @@ class DayReader:
         demands = demands_of(
             answers.buckets.get(uuid, {}), peaks, known, self._usage.working_power_ratio
         )
-        return Track(uuid, grid, columns, demands)
+        return Track(uuid, self._whole, self._filled(columns), demands)
 
-    def _limits(self, labels: Labels, moment: Nanoseconds) -> dict[str, dict[str, list[Sampled]]]:
+    def _filled(self, columns: dict[Column, array[float]]) -> dict[Column, array[float]]:
+        """To the end of the day."""
+        left = self._whole.count - self._grid.count
+        if not left:
+            return columns
+        rest = array("f", [math.nan]) * left
+        return {column: values + rest for column, values in columns.items()}
+
+    def _limits(self, labels: Labels) -> dict[str, dict[str, list[Sampled]]]:
         found: dict[str, dict[str, list[Sampled]]] = {}
         query = limits_query(self._names, labels, self._grid.step)
-        for series in self._daily(query, moment):
+        for series in self._daily(query):
             kinds = found.setdefault(series.labels.get("uuid", ""), {})
             kinds.setdefault(series.labels.get(FIGURE, ""), []).append(series)
         return found
 
-    def _holdings(self, labels: Labels, moment: Nanoseconds) -> dict[str, tuple[Held, ...]]:
+    def _holdings(self, labels: Labels) -> dict[str, tuple[Held, ...]]:
         answer = self._range(shares_query(self._names, labels, self._grid.step))
         shares: dict[str, dict[str, array[float]]] = {}
         for series in answer:
@@ -181,32 +191,23 @@ class DayReader:
             if key and uuid in self._devices:
                 shares.setdefault(uuid, {})[key] = placed(series, self._grid, _ZERO)
         keys = sorted({key for parts in shares.values() for key in parts})
-        workloads = self._workloads(keys, moment)
+        workloads = self._workloads(keys)
         return {uuid: held(parts, workloads) for uuid, parts in shares.items()}
 
-    def _workloads(self, keys: Sequence[str], moment: Nanoseconds) -> dict[str, Workload]:
+    def _workloads(self, keys: Sequence[str]) -> dict[str, Workload]:
         known = {key: workload_by_key(key) for key in keys}
         if not keys:
             return known
-        query = workload_query(self._names, keys, self._day_span(moment))
-        return known | workloads_of(self._daily(query, moment))
-
-    def _moment(self, presences: Iterable[Presence]) -> Nanoseconds:
-        """When the last stretch ends in which any of the devices was there."""
-        there = (
-            place
-            for presence in presences
-            for place, part in enumerate(presence.known_seconds)
-            if part >= 0
-        )
-        last = max(there, default=self._grid.count - 1)
-        return self._grid.start + (last + 1) * self._grid.step
+        query = workload_query(self._names, keys, self._day_span())
+        return known | workloads_of(self._daily(query))
 
     def _columns(self, figure: Figure, labels: Labels) -> dict[str, dict[str, array[float]]]:
+        return by_label(self._told(figure, labels), self._grid, figure.labels[0], _ZERO)
+
+    def _told(self, figure: Figure, labels: Labels) -> Sequence[Sampled]:
         query = figure.promql(self._names, labels, self._grid.step)
         # What is 0 all along is not worth its way.
-        answer = self._range(None if query is None else f"{query} > 0")
-        return by_label(answer, self._grid, figure.labels[0], _ZERO)
+        return self._range(None if query is None else f"{query} > 0")
 
     def _group(
         self, wanted: Iterable[Figure], labels: Labels
@@ -220,17 +221,28 @@ class DayReader:
         grid = self._grid
         return self._store.range(query, grid.start + grid.step, grid.end, grid.step)
 
-    def _day_span(self, moment: Nanoseconds) -> Nanoseconds:
+    def _day_span(self) -> Nanoseconds:
         """What a query for a day's sample looks back over."""
-        return moment - self._grid.start if self._grid.days == 1 else DAY
+        grid = self._grid
+        return grid.end - grid.start if grid.days == 1 else DAY
 
-    def _daily(self, query: str | None, moment: Nanoseconds) -> Sequence[Sampled]:
+    def _daily(self, query: str | None) -> Sequence[Sampled]:
         """A sample a day; of a single day as of the last moment of which anything is known."""
         if query is None:
             return ()
-        if self._grid.days == 1:
-            return self._store.instant(query, moment)
-        return self._store.range(query, self._grid.start + DAY, self._grid.end, DAY)
+        grid = self._grid
+        if grid.days == 1:
+            return self._store.instant(query, grid.end)
+        return self._store.range(query, grid.start + DAY, grid.end, DAY)
+
+
+def _cut(grid: Grid, told: Iterable[Sampled]) -> Grid:
+    """A day up to its last sample; several days as they are."""
+    last = max((series.times[-1] for series in told if series.times), default=grid.end)
+    place = grid.place(last)
+    if grid.days > 1 or place is None:
+        return grid
+    return CutGrid(grid.day, grid.step, first=place + 1)
 
 
 def _labels(uuids: Iterable[str]) -> Labels:

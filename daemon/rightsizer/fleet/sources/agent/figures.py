@@ -1,12 +1,17 @@
 """The figures that are read of a device, by the names of the metrics and the recording rules."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import Final
 
+from rightsizer.domain.state import Cause
 from rightsizer.fleet.sources.agent.form import Figure, Form
 
 __all__ = [
     "BUCKETS",
     "CONDITIONS",
+    "IDLE_JOULES",
     "LINKS",
     "MEANS",
     "PEAKS",
@@ -15,17 +20,22 @@ __all__ = [
     "STATES",
     "TOTALS",
     "WASTE",
-    "WASTE_JOULES",
 ]
 
 
-def _counter(name: str, stem: str, *labels: str, rounding: float = 0.001) -> Figure:
+def _counter(
+    name: str,
+    stem: str,
+    *labels: str,
+    rounding: float = 0.001,
+    only: Mapping[str, str] | None = None,
+) -> Figure:
     level = "_".join(("uuid", *labels))
     forms = (
         Form(f"{level}:rightsizer_{stem}:increase5m", "sum_over_time"),
         Form(f"rightsizer_{stem}_total", "increase"),
     )
-    return Figure(name, forms, labels, rounding)
+    return Figure(name, forms, labels, rounding, only or {})
 
 
 def _gauge(name: str, stem: str, function: str, rounding: float = 0.001) -> Figure:
@@ -63,11 +73,13 @@ _MEBIBYTE: Final = 2.0**20
 STATES: Final = _counter("states", "state_seconds", "state")
 CONDITIONS: Final = _counter("conditions", "condition_seconds", "condition")
 WASTE: Final = _counter("waste", "waste_seconds", "cause")
-WASTE_JOULES: Final = _counter("waste_joules", "waste_joules", "cause", rounding=0.1)
+IDLE_JOULES: Final = _counter(
+    "idle_joules", "waste_joules", "cause", rounding=0.1, only={"cause": Cause.IDLE.value}
+)
+"""Of the causes, the one that a rule asks for: what a device draws at work is what this leaves."""
 
 TOTALS: Final = (
     _counter("seconds", "used_seconds"),
-    _counter("joules", "used_joules", rounding=0.1),
     _counter("energy", "energy_joules", rounding=0.1),
 )
 _CLOCK: Final = Figure(
@@ -101,15 +113,20 @@ POWER: Final = (_mean("power", "power"), _peak("power_peak", "power"))
 """What weighs the busy share of a device without profiling."""
 
 
-def _link(name: str, stem: str, function: str) -> Figure:
-    return _gauge(name, f"{stem}_bytes_per_second", function, rounding=1e6)
+def _link(name: str, link: str, function: str) -> Figure:
+    """Of the busier direction, or of the one that is known."""
+    ways = [
+        _gauge(name, f"{link}_{way}_bytes_per_second", function).forms
+        for way in ("receive", "transmit")
+    ]
+    both = [replace(one, beside=other.name) for one, other in zip(*ways, strict=True)]
+    return Figure(name, (*both, *chain(*ways)), (), 1e6)
 
 
 LINKS: Final = tuple(
-    _link(f"{link}_{part}_{direction}", f"{link}_{direction}", function)
+    _link(f"{link}_{part}", link, function)
     for link in ("pcie", "nvlink")
     for part, function in (("mean", "avg_over_time"), ("peak", "max_over_time"))
-    for direction in ("receive", "transmit")
 )
 
 BUCKETS: Final = (_buckets("sm_work", "sm_work"), _buckets("dram", "dram_active"))

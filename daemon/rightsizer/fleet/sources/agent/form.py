@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.domain.units import Nanoseconds
@@ -15,6 +15,7 @@ Labels = Mapping[str, str | tuple[str, ...]]
 
 FIGURE: Final = "figure"
 """The label that tells the figures of one query apart."""
+_SIDE: Final = "side"
 
 _NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 
@@ -27,15 +28,24 @@ class Form:
     function: str
     over: str = ""
     """What it is divided by, by the same function."""
+    beside: str = ""
+    """Another metric of the device, the larger of the two counts."""
 
     @property
     def names(self) -> frozenset[str]:
         """All that the store must have for it."""
-        return frozenset({self.name, self.over} - {""})
+        return frozenset({self.name, self.over, self.beside} - {""})
 
     def promql(self, labels: Labels, span: Nanoseconds) -> str:
         """The value over a span that ends at the query's time."""
         value = self._call(self.name, labels, span)
+        if self.beside:
+            # Functions take the name away, without which the two would be the same series.
+            both = (value, self._call(self.beside, labels, span))
+            return " or ".join(
+                f'label_replace({each}, "{_SIDE}", "{place}", "", "")'
+                for place, each in enumerate(both)
+            )
         return f"{value} / ({self._call(self.over, labels, span)} > 0)" if self.over else value
 
     def _call(self, name: str, labels: Labels, span: Nanoseconds) -> str:
@@ -57,6 +67,8 @@ class Figure:
     """What tells its series apart beside the device."""
     rounding: float = 0.001
     """Digits beyond it only make the answer long."""
+    only: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Labels whose value is fixed: no other series are read."""
 
     def form(self, names: AbstractSet[str]) -> Form | None:
         """The first form that a store with these names has."""
@@ -68,7 +80,7 @@ class Figure:
         if form is None:
             return None
         by = ", ".join(("uuid", *self.labels))
-        value = f"max by ({by}) ({form.promql(labels, span)})"
+        value = f"max by ({by}) ({form.promql({**labels, **self.only}, span)})"
         return f"round({value}, {self.rounding:.10g})"
 
 

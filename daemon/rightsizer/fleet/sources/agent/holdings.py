@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -48,7 +48,7 @@ def held(shares: Mapping[str, array[float]], workloads: Mapping[str, Workload]) 
         shares: By key, the mean part over each stretch.
         workloads: By key.
     """
-    totals = [sum(part for part in each if part > 0) for each in zip(*shares.values(), strict=True)]
+    totals = _totals(list(shares.values()))
     found = [
         Held(workloads[key], first, last, share)
         for key, parts in shares.items()
@@ -57,10 +57,18 @@ def held(shares: Mapping[str, array[float]], workloads: Mapping[str, Workload]) 
     return tuple(sorted(found, key=lambda each: (each.first, each.workload.key)))
 
 
-def _runs(parts: array[float], totals: list[float]) -> Iterator[tuple[int, int, float]]:
+def _totals(columns: Sequence[array[float]]) -> Sequence[float]:
+    if len(columns) == 1:
+        return columns[0]
+    return [sum(part for part in each if part > 0) for each in zip(*columns, strict=True)]
+
+
+def _runs(parts: array[float], totals: Sequence[float]) -> Iterator[tuple[int, int, float]]:
     """First and last stretch of each run of the same share; those of one stretch sum to 1."""
     first, running = 0, 0.0
-    for place, part in enumerate(parts):
+    is_even = totals is parts and parts.count(parts[0]) == len(parts)
+    # The same holder all along, which is what most devices have, is one stretch's work.
+    for place, part in enumerate(parts[:1] if is_even else parts):
         share = part / max(1.0, totals[place]) if part >= _LEAST else 0.0
         if share != running:
             if running:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import sub
+from operator import gt, lt, sub
 from typing import Final, TypeAlias
 
 from rightsizer.accounting.usage import UsageSettings
@@ -29,10 +29,12 @@ _PLAIN: Final = (
     (Measure.MEMORY_BYTES, "memory_bytes"),
 )
 
+_NOTHING: Final = 0.0
 _MEANS: Final = {measure: Column.mean(measure) for measure in Measure}
 _PEAKS: Final = {measure: Column.peak(measure) for measure in Measure}
 
-Columns: TypeAlias = "Mapping[str, array[float]]"
+Values: TypeAlias = "Sequence[float]"
+Columns: TypeAlias = "Mapping[str, Values]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,9 @@ class Figures:
 class _Bounds:
     """What compute cannot have been above."""
 
-    stand_in: array[float] | None
+    stand_in: Values | None
     """Without profiling."""
-    used: array[float] | None
+    used: Values | None
     """Work counts as used, and so may more."""
 
 
@@ -78,11 +80,14 @@ def measure_columns(
         device: Whose capacities count.
         settings: What counts as all of a resource.
     """
-    power = figures.power
+    power, stand_in = figures.power, None
     used = _used(figures.totals.get("seconds"), presence.known_seconds)
-    stand_in = _stand_in(figures.means.get("busy"), power.get("power"), used, settings)
+    if _lacks_work(figures.means):
+        stand_in = _stand_in(figures.means.get("busy"), power.get("power"), used, settings)
     means = _measures(figures.means, figures, "mean", device, _Bounds(stand_in, used))
-    stand_in = _stand_in_peak(figures.peaks.get("busy"), power.get("power_peak"), settings)
+    stand_in = None
+    if _lacks_work(figures.peaks):
+        stand_in = _stand_in_peak(figures.peaks.get("busy"), power.get("power_peak"), settings)
     peaks = _measures(figures.peaks, figures, "peak", device, _Bounds(stand_in, None))
     found: dict[Column, array[float]] = {}
     for measure, values in means.items():
@@ -93,18 +98,24 @@ def measure_columns(
     return found | _tier_columns(figures, presence.known_seconds)
 
 
+def _lacks_work(columns: Columns) -> bool:
+    """Whether something has to stand for the work of the SMs."""
+    work = columns.get("sm_work")
+    return work is None or not _is_whole(work)
+
+
 def _measures(
     columns: Columns,
     figures: Figures,
     part: str,
     device: Device,
     bounds: _Bounds,
-) -> dict[Measure, array[float]]:
+) -> dict[Measure, Values]:
     found = {measure: columns[name] for measure, name in _PLAIN if name in columns}
     total = device.memory_total_bytes
     if total and Measure.MEMORY_BYTES in found:
         held = found[Measure.MEMORY_BYTES]
-        found[Measure.MEMORY] = array("d", [used / total for used in held])
+        found[Measure.MEMORY] = [used / total for used in held]
     at_least = _at_least(columns.get("tensor"), figures.means.get("clock"), device)
     if at_least is not None and bounds.used is not None:
         # The mean of what is cut off at 1 is less than the mean cut off at 1.
@@ -117,45 +128,41 @@ def _measures(
     return found | _links(figures.links, part, device)
 
 
-def _at_least(
-    tensor: array[float] | None, clock: array[float] | None, device: Device
-) -> array[float] | None:
+def _at_least(tensor: Values | None, clock: Values | None, device: Device) -> Values | None:
     """The pipe that is exported, of what is achievable, at the clock that ran."""
     if tensor is None or clock is None:
         return None
     achievable = device.achievable_compute_ratio
+    if not any(tensor):
+        return tensor
+    if _is_whole(tensor, clock) and max(tensor) <= achievable and max(clock) <= 1.0:
+        scale = 1.0 / achievable
+        return [pipe * ratio * scale for pipe, ratio in zip(tensor, clock, strict=True)]
     # While the SMs rest there is no clock to speak of, and nothing in the pipes.
-    return array(
-        "d",
-        [
-            (1.0 if pipe > achievable else pipe / achievable) * (min(ratio, 1.0))
-            if pipe > 0
-            else pipe
-            for pipe, ratio in zip(tensor, clock, strict=True)
-        ],
-    )
+    return [
+        (1.0 if pipe > achievable else pipe / achievable) * (min(ratio, 1.0)) if pipe > 0 else pipe
+        for pipe, ratio in zip(tensor, clock, strict=True)
+    ]
 
 
 def _compute(
-    work: array[float] | None, at_least: array[float] | None, stand_in: array[float] | None
-) -> array[float] | None:
+    work: Values | None, at_least: Values | None, stand_in: Values | None
+) -> Values | None:
     """The upper bound: SM work where there is profiling, what stands for it elsewhere."""
     if work is None:
         return stand_in
     bound = work if at_least is None else _larger_of(work, at_least)
     return (
-        bound
-        if stand_in is None or _is_whole(bound)
-        else array("d", map(_first_known, bound, stand_in))
+        bound if stand_in is None or _is_whole(bound) else list(map(_first_known, bound, stand_in))
     )
 
 
 def _stand_in(
-    busy: array[float] | None,
-    power: array[float] | None,
-    used: array[float] | None,
+    busy: Values | None,
+    power: Values | None,
+    used: Values | None,
     settings: UsageSettings,
-) -> array[float] | None:
+) -> Values | None:
     """The most that busy share times power can have come to in the mean.
 
     A product of shares is at most either of them. And without profiling it is what counts as
@@ -166,53 +173,43 @@ def _stand_in(
     bound = busy
     if power is not None:
         full = settings.working_power_ratio
-        bound = _lesser_of(bound, array("d", [draw / full for draw in power]))
+        bound = _lesser_of(bound, [draw / full for draw in power])
     return bound if used is None else _lesser_of(bound, used)
 
 
 def _stand_in_peak(
-    busy: array[float] | None, power: array[float] | None, settings: UsageSettings
-) -> array[float] | None:
+    busy: Values | None, power: Values | None, settings: UsageSettings
+) -> Values | None:
     """The most that it can have come to at one moment: no product is above that of the peaks."""
     if busy is None or power is None:
         return busy
     full = settings.working_power_ratio
     # Where the power is not known, the busy share alone bounds it.
-    return array(
-        "d",
-        [
-            share if math.isnan(draw) else share * min(1.0, draw / full)
-            for share, draw in zip(busy, power, strict=True)
-        ],
-    )
+    return [
+        share if math.isnan(draw) else share * min(1.0, draw / full)
+        for share, draw in zip(busy, power, strict=True)
+    ]
 
 
-def _used(seconds: array[float] | None, known: array[float]) -> array[float] | None:
+def _used(seconds: Values | None, known: Values) -> Values | None:
     if seconds is None:
         return None
     pairs = zip(seconds, known, strict=True)
-    return array("d", [part / whole if whole > 0 else math.nan for part, whole in pairs])
+    return [part / whole if whole > 0 else math.nan for part, whole in pairs]
 
 
-def _links(links: Columns, part: str, device: Device) -> dict[Measure, array[float]]:
+def _links(links: Columns, part: str, device: Device) -> dict[Measure, Values]:
     generation, width = device.pcie_generation_maximum, device.pcie_width_maximum
     pcie = link_bytes_per_second(generation, width) if generation and width else None
-    found = {}
+    found: dict[Measure, Values] = {}
     for measure, rate in ((Measure.PCIE, pcie), (Measure.NVLINK, device.nvlink_bytes_per_second)):
-        ways = [
-            links[name]
-            for way in ("receive", "transmit")
-            if (name := f"{measure.value}_{part}_{way}") in links
-        ]
-        if rate and ways:
-            busier = ways[0] if len(ways) == 1 else _larger_of(*ways)
-            found[measure] = array(
-                "d", [1.0 if carried > rate else carried / rate for carried in busier]
-            )
+        busier = links.get(f"{measure.value}_{part}")
+        if rate and busier is not None:
+            found[measure] = [1.0 if carried > rate else carried / rate for carried in busier]
     return found
 
 
-def _tier_columns(figures: Figures, known: array[float]) -> dict[Column, array[float]]:
+def _tier_columns(figures: Figures, known: Values) -> dict[Column, array[float]]:
     """The tier is told by what there is, as the agent tells it too."""
     means, power = figures.means, figures.power.get("power")
     ladder = (
@@ -221,14 +218,17 @@ def _tier_columns(figures: Figures, known: array[float]) -> dict[Column, array[f
         (Tier.BASIC, means.get("busy")),
         (Tier.NONE, known),
     )
-    left, found = known, {}
+    left = known
+    found: dict[Column, array[float]] = {}
     for tier, told in ladder:
-        if told is None or not any(part > 0 for part in left):
+        if told is None or not any(map(_NOTHING.__lt__, left)):
             continue
-        taken = left if _is_whole(told) else array("d", map(_where_known, left, told))
-        if any(part > 0 for part in taken):
+        taken = left if _is_whole(told) else list(map(_where_known, left, told))
+        if any(map(_NOTHING.__lt__, taken)):
             found[Column.tier(tier)] = array("f", taken)
-        left = array("d", map(sub, left, taken))
+        if taken is left:
+            break
+        left = list(map(sub, left, taken))
     return found
 
 
@@ -237,15 +237,20 @@ def _where_known(part: float, told: float) -> float:
     return 0.0 if math.isnan(told) and not math.isnan(part) else part
 
 
-def _larger_of(one: array[float], other: array[float]) -> array[float]:
-    return array("d", map(max if _is_whole(one, other) else _larger, one, other))
+def _larger_of(one: Values, other: Values) -> Values:
+    """The larger at each place; of two of which one is unknown, the other."""
+    if not _is_whole(one, other):
+        return list(map(_larger, one, other))
+    # Hardly ever is a peak below a mean: to see that takes half the time of taking the larger.
+    return list(map(max, one, other)) if any(map(lt, one, other)) else one
 
 
-def _lesser_of(one: array[float], other: array[float]) -> array[float]:
-    return array("d", map(min if _is_whole(one, other) else _lesser, one, other))
+def _lesser_of(one: Values, other: Values) -> Values:
+    """The lesser at each place; where either is unknown, the one."""
+    return list(map(min, one, other)) if any(map(gt, one, other)) else one
 
 
-def _is_whole(*columns: array[float]) -> bool:
+def _is_whole(*columns: Values) -> bool:
     """Whether nothing in them is unknown: then it goes quicker."""
     return not math.isnan(sum(map(sum, columns)))
 
@@ -253,11 +258,6 @@ def _is_whole(*columns: array[float]) -> bool:
 def _larger(one: float, other: float) -> float:
     """The larger of two of which either may be unknown."""
     return one if one >= other or math.isnan(other) else other
-
-
-def _lesser(one: float, other: float) -> float:
-    """The lesser of two of which the other may be unknown."""
-    return min(one, other)
 
 
 def _first_known(one: float, other: float) -> float:

@@ -43,15 +43,22 @@ def pressure_columns(
 ) -> dict[Column, array[float]]:
     """Seconds by resource, each stretch with its part: when in the day it was is not exported."""
     each = grid.count // grid.days
+    days = [known[day * each : (day + 1) * each] for day in range(grid.days)]
+    are_even = [part.count(part[0]) == each for part in days]
+    by_day = grid.by(DAY) if grid.days > 1 else None
     found = {}
     for kind, answers in limits.items():
         for series in answers:
             resource = word_of(Resource, series.labels.get("resource", ""))
             if resource is not None:
-                shares = placed(series, grid.by(DAY)) if grid.days > 1 else series.values[-1:]
+                shares = series.values[-1:] if by_day is None else placed(series, by_day)
                 column = array("f")
-                for day, share in enumerate(shares):
-                    part = known[day * each : (day + 1) * each]
-                    column.extend(map(min(1.0, share).__mul__, part))
+                for share, part, is_even in zip(shares, days, are_even, strict=True):
+                    # In this order, what is unknown stays so.
+                    ratio = min(share, 1.0)
+                    if is_even:
+                        column += array("f", [ratio * part[0]]) * each
+                    else:
+                        column.extend(map(ratio.__mul__, part))
                 found[Column(Kind(kind), resource.value)] = column
     return found

@@ -29,8 +29,9 @@ _TIERS: Final = (
 """Of whatever has time of its own, which a GPU that is divided has not."""
 _HOUR_SECONDS: Final = 3600.0
 _DAY_SECONDS: Final = DAY / NANOSECONDS_PER_SECOND
-_DAYS_AT_ONCE: Final = 7
-"""A week by the hour has fewer samples than a day by five minutes, and the same shards."""
+_DAYS_AT_ONCE: Final = 14
+"""A fortnight by the hour has hardly more samples than a day by five minutes, and the same
+shards."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import add
 from typing import Final
 
 from rightsizer.domain.state import Cause, Condition, State
@@ -18,7 +19,6 @@ __all__ = ["Presence", "energy_columns", "presence_of", "seconds_columns", "stat
 
 _TOTALS: Final = {
     "seconds": Column(Kind.USED, "seconds"),
-    "joules": Column(Kind.USED, "joules"),
     "energy": Column(Kind.ENERGY, "joules"),
 }
 
@@ -41,10 +41,11 @@ class Presence:
     is_whole: bool
     """Whether it was there in all of them."""
 
-    def masked(self, values: array[float]) -> array[float]:
+    def masked(self, values: Sequence[float]) -> array[float]:
         """A column without the stretches in which the device was not there."""
         if self.is_whole:
-            return array("f", values)
+            # By way of a list, as one array is slowly made of another.
+            return array("f", values.tolist() if isinstance(values, array) else values)
         pairs = zip(values, self.known_seconds, strict=True)
         return array("f", [value if known == known else math.nan for value, known in pairs])  # noqa: PLR0124 - The quickest way to find a nan.
 
@@ -60,7 +61,11 @@ def presence_of(states: Mapping[str, array[float]], grid: Grid) -> Presence:
     come out longer than the stretch by a hair.
     """
     step = seconds(grid.step)
-    totals = [sum(each) for each in zip(*states.values(), strict=True)]
+    first, *others = states.values()
+    sums: Iterable[float] = first
+    for other in others:
+        sums = map(add, sums, other)
+    totals = list(sums)
     factors = None
     if max(totals) > step:
         factors = array("d", [step / total if total > step else 1.0 for total in totals])
@@ -84,9 +89,8 @@ def state_columns(
         for name, values in states.items()
         if name in _STATES and _STATES[name] is not _UNKNOWN
     }
-    found[_UNKNOWN] = array("f", [max(0.0, step - known) for known in presence.known_seconds])
-    if not presence.is_whole:
-        found[_UNKNOWN] = presence.masked(found[_UNKNOWN])
+    left = map(step.__sub__, presence.known_seconds)
+    found[_UNKNOWN] = array("f", [0.0 if part < 0 else part for part in left])
     return found
 
 
@@ -101,7 +105,7 @@ def seconds_columns(
 def energy_columns(
     joules: Mapping[str, array[float]], totals: Mapping[str, array[float]], presence: Presence
 ) -> dict[Column, array[float]]:
-    """Joules by cause of waste, and what was used and drawn in all."""
+    """Joules by cause of waste, what was drawn in all, and the time's worth that was used."""
     found = {
         column: presence.masked(values) for column, values in _known(_CAUSES_OF_ENERGY, joules)
     }

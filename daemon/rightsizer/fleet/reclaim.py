@@ -1,0 +1,165 @@
+"""GPUs that advice would free: by which step, on which nodes, and what the step disturbs."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from rightsizer.advice.judgement import Judgement
+from rightsizer.domain.finding import Action, Risk
+from rightsizer.domain.state import State
+from rightsizer.domain.units import seconds
+from rightsizer.domain.workload import WorkloadClass
+from rightsizer.fleet.estate import EstateDevice
+from rightsizer.fleet.view import EstateView, WorkloadView
+
+__all__ = ["Reclaim", "disruption_of", "reclaims_of"]
+
+_WHOLLY: Final = frozenset({Action.RELEASE, Action.SCALE_TO_ZERO})
+"""All that the workload holds."""
+_PARTLY: Final = frozenset({Action.REDUCE_REPLICAS, Action.REDUCE_GPU_COUNT})
+"""As much as the advice says that it saves at least."""
+_SHARED: Final = "together"
+"""In the evidence of the rule `packing`: which workloads would be on one GPU."""
+_SURE: Final = frozenset({str(Risk.VERY_LOW), str(Risk.LOW)})
+_DISRUPTION: Final = {
+    WorkloadClass.NOTEBOOK: 0,
+    WorkloadClass.SERVING: 1,
+    WorkloadClass.UNKNOWN: 2,
+    WorkloadClass.BATCH: 3,
+    WorkloadClass.STANDBY: 4,
+}
+"""A notebook is opened again, a replica is started again, a job may lose what it has done, and what
+stands by is there to be idle."""
+_HOUR_SECONDS: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """One step that frees whole GPUs."""
+
+    advice: str
+    """Its id."""
+    action: Action
+    workloads: tuple[str, ...]
+    """Keys of those that it changes."""
+    pool: str
+    gpus_by_node: Mapping[str, int]
+    moves: int
+    """Pieces of working work that are started elsewhere for it."""
+    disruption: int
+    """Of the class that it disturbs most, 0 for the least."""
+    idle_gpu_hours: float
+    """That were held and not used over the span."""
+
+
+def disruption_of(view: WorkloadView) -> int:
+    """How much it disturbs to end or move a workload, 0 for the least."""
+    workload = view.case.workload
+    return _DISRUPTION[WorkloadClass.UNKNOWN if workload is None else workload.workload_class]
+
+
+def reclaims_of(view: EstateView, judgements: Iterable[Judgement]) -> tuple[Reclaim, ...]:
+    """What the advice would free, each GPU once.
+
+    Only advice that holds over both of its spans counts, so that the grace of a class is over, and
+    only GPUs that the workload holds alone. Of what a workload could do without, those on the node
+    with most of them are taken. Autoscaling frees nothing that is needed at this hour.
+
+    Args:
+        view: Who holds what.
+        judgements: Verdicts on it.
+    """
+    devices = {each.device.uuid: each for pool in view.pools for each in pool.devices}
+    held = Counter(device.uuid for each in view.workloads for device in each.case.devices)
+    own = {
+        each.case.key: _Holder(
+            each,
+            tuple(
+                devices[device.uuid]
+                for device in each.case.devices
+                if device.uuid in devices and device.mig is None and held[device.uuid] == 1
+            ),
+        )
+        for each in view.workloads
+    }
+    found: list[Reclaim] = []
+    spent: set[str] = set()
+    for judgement in sorted(judgements, key=lambda each: (_order(each), each.finding.id)):
+        if not judgement.finding.is_complaint or not judgement.may_open:
+            continue
+        new = [each for each in _of_judgement(judgement, own) if spent.isdisjoint(each.workloads)]
+        spent.update(key for each in new for key in each.workloads)
+        found += new
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A workload, and the whole GPUs that it holds alone."""
+
+    view: WorkloadView
+    devices: tuple[EstateDevice, ...]
+
+
+def _order(judgement: Judgement) -> int:
+    """What lets go of all comes before what lets go of a part of the same."""
+    action = judgement.finding.action
+    return 0 if action in _WHOLLY else 1 if action in _PARTLY else 2
+
+
+def _of_judgement(judgement: Judgement, own: Mapping[str, _Holder]) -> Iterator[Reclaim]:
+    finding = judgement.finding
+    holder = own.get(judgement.key)
+    if holder is not None and finding.action in _WHOLLY:
+        about = {*(finding.culprits or finding.devices)}
+        idle = [each for each in holder.devices if each.device.uuid in about]
+        yield from _freed(judgement, [holder], idle, 0)
+    elif holder is not None and finding.action in _PARTLY:
+        count = int(finding.savings.gpus_low or 0.0)
+        yield from _freed(judgement, [holder], _most_together(holder.devices, count), 0)
+    elif _SHARED in finding.evidence:
+        for keys in _groups(finding.evidence[_SHARED]):
+            some = [own[key] for key in keys if key in own]
+            # All but the first leave the GPU that each has for itself.
+            if len(some) == len(keys) and all(len(each.devices) == 1 for each in some):
+                leaving = [each.devices[0] for each in some[1:]]
+                yield from _freed(judgement, some, leaving, len(leaving))
+
+
+def _groups(told: Any) -> Iterator[Sequence[str]]:
+    for each in told:
+        # Replicas of services that would share stand there by their names alone: what that frees
+        # is not sure.
+        if isinstance(each, Mapping) and each["risk"] in _SURE and len(each["workloads"]) > 1:
+            yield each["workloads"]
+
+
+def _most_together(devices: Sequence[EstateDevice], count: int) -> list[EstateDevice]:
+    on_node = Counter(each.node for each in devices)
+    ordered = sorted(devices, key=lambda each: (-on_node[each.node], each.node, each.device.uuid))
+    return list(islice(ordered, min(count, max(0, len(devices) - 1))))
+
+
+def _freed(
+    judgement: Judgement, holders: Sequence[_Holder], devices: Sequence[EstateDevice], moves: int
+) -> Iterator[Reclaim]:
+    """By pool, which are mostly one."""
+    for pool in sorted({each.pool for each in devices}):
+        here = [each for each in devices if each.pool == pool]
+        yield Reclaim(
+            advice=judgement.finding.id,
+            action=judgement.finding.action,
+            workloads=tuple(each.view.case.key for each in holders),
+            pool=pool,
+            gpus_by_node=dict(sorted(Counter(each.node for each in here).items())),
+            moves=moves,
+            disruption=max(disruption_of(each.view) for each in holders),
+            idle_gpu_hours=sum(_idle_hours(each.view) for each in holders),
+        )
+
+
+def _idle_hours(view: WorkloadView) -> float:
+    idle = sum(window.states.get(State.IDLE_HELD, 0) for window in view.case.windows)
+    return seconds(idle) / _HOUR_SECONDS

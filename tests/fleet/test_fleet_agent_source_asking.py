@@ -1,0 +1,106 @@
+"""What the source of our agents asks of a store, and for which time."""
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pytest
+
+from kept_estate import FIRST_DAY, estate_device
+from rightsizer.accounting.usage import UsageSettings
+from rightsizer.domain.state import Resource, State
+from rightsizer.fleet.column import Column, Kind
+from rightsizer.fleet.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.prometheus.use import StoreUse
+from rightsizer.fleet.sources.agent import figures
+from rightsizer.fleet.sources.agent.day import DayReader
+from rightsizer.fleet.sources.agent.pressure_columns import pressure_columns
+from rightsizer.fleet.store import Sampled
+
+NAMES: Final = frozenset(
+    {
+        *("rightsizer_state_seconds_total", "rightsizer_gpu_busy_ratio"),
+        *("rightsizer_waste_joules_total", "rightsizer_workload_share_ratio"),
+        *("rightsizer_device_up", "rightsizer_gpu_busy_distribution_ratio_bucket"),
+    }
+)
+RECEIVE, TRANSMIT = (
+    "rightsizer_pcie_receive_bytes_per_second",
+    ("rightsizer_pcie_transmit_bytes_per_second"),
+)
+STRETCHES: Final = 100
+"""That the device was there for, of the 288 of the day."""
+
+
+@dataclass
+class UntilNow:
+    """A store that knows one device's states until some moment, and nothing else."""
+
+    asked: list[tuple[str, int]] = field(default_factory=list)
+    """Question and end."""
+
+    @property
+    def use(self) -> StoreUse:
+        """Nobody looks."""
+        return StoreUse()
+
+    def range(self, promql: str, start: int, end: int, step: int) -> Sequence[Sampled]:
+        """States, each stretch as a whole."""
+        self.asked.append((promql, end))
+        if "state_seconds" not in promql:
+            return ()
+        times = range(start, start + STRETCHES * step, step)
+        labels = {"uuid": "GPU-0", "state": State.PRODUCTIVE.value}
+        return [Sampled(labels, times, array("d", [step / 1e9] * STRETCHES))]
+
+    def instant(self, promql: str, time: int) -> Sequence[Sampled]:
+        """Nothing."""
+        self.asked.append((promql, time))
+        return ()
+
+
+def test_nothing_is_asked_for_of_the_time_after_the_last_sample() -> None:
+    """What was there is known by the states; the rest of the day is unknown, and kept so."""
+    store, grid = UntilNow(), Grid(FIRST_DAY, FINE_STEP)
+    found = DayReader(store, NAMES, [estate_device(0)], grid, UsageSettings()).read()
+    ends = {end for promql, end in store.asked if "state_seconds" not in promql}
+    assert ends == {grid.start + STRETCHES * FINE_STEP}
+    productive = found.tracks["GPU-0"].columns[Column.state(State.PRODUCTIVE)]
+    assert list(productive[:STRETCHES]) == [300.0] * STRETCHES
+    assert len(productive) == grid.count
+    assert all(math.isnan(value) for value in productive[STRETCHES:])
+
+
+def test_joules_are_asked_for_of_idle_time_alone() -> None:
+    """No rule looks at those of another cause."""
+    store = UntilNow()
+    DayReader(store, NAMES, [estate_device(0)], Grid(FIRST_DAY, FINE_STEP), UsageSettings()).read()
+    (asked,) = [promql for promql, _ in store.asked if "waste_joules" in promql]
+    assert 'cause="idle"' in asked
+
+
+@pytest.mark.parametrize(
+    ("names", "read"),
+    [({RECEIVE, TRANSMIT}, {RECEIVE, TRANSMIT}), ({RECEIVE}, {RECEIVE}), ({TRANSMIT}, {TRANSMIT})],
+)
+def test_of_a_link_the_busier_direction_is_asked_for(names: set[str], read: set[str]) -> None:
+    """As one series, of which the store takes the larger; or the one that is exported."""
+    asked = figures.LINKS[0].promql(names, {"uuid": ("GPU-0",)}, COARSE_STEP)
+    assert asked is not None
+    assert asked.startswith("round(max by (uuid) (")
+    assert {name for name in (RECEIVE, TRANSMIT) if f"avg_over_time({name}{{" in asked} == read
+    assert asked.count("label_replace(") == (2 if len(read) > 1 else 0)
+
+
+def test_a_day_without_a_share_is_not_one_at_the_limit() -> None:
+    """Where an agent did not yet tell of its limits, nothing is known of them."""
+    grid = Grid(FIRST_DAY, COARSE_STEP, 2)
+    known = array("d", [3600.0] * 30 + [1800.0] * 18)
+    told = [Sampled({"resource": "compute"}, [grid.start + 2 * DAY], array("d", [0.5]))]
+    column = pressure_columns({Kind.SATURATED: told}, known, grid)[
+        Column.saturated(Resource.COMPUTE)
+    ]
+    assert all(math.isnan(value) for value in column[:24])
+    assert list(column[24:]) == [1800.0] * 6 + [900.0] * 18

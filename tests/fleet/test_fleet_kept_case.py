@@ -1,0 +1,66 @@
+"""A case of kept days sums up its windows when a rule looks at them, and only then."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cases import case, window
+from rightsizer.domain.finding import Case
+from rightsizer.domain.node import Node
+from rightsizer.domain.state import State
+from rightsizer.domain.window import Provisioning, Window
+from rightsizer.fleet.kept_case import CaseSums, KeptCase
+
+GIVEN = case([window({State.PRODUCTIVE: 1.0})])
+
+
+class Counted:
+    """Makes what a case has, and counts how often."""
+
+    def __init__(self) -> None:
+        self.windows, self.provisioning = 0, 0
+        sums = CaseSums(self._windows, self._provisioning)
+        self.case = KeptCase(GIVEN.key, GIVEN.workload, GIVEN.devices, sums, None)
+
+    def _windows(self) -> tuple[Window, ...]:
+        self.windows += 1
+        return GIVEN.windows
+
+    def _provisioning(self, windows: Sequence[Window]) -> tuple[Provisioning, ...]:
+        assert tuple(windows) == GIVEN.windows
+        self.provisioning += 1
+        return GIVEN.provisioning
+
+
+def test_nothing_is_summed_up_before_somebody_looks() -> None:
+    """Key, workload and devices are known without."""
+    counted = Counted()
+    found = counted.case.on(Node())
+    assert (found.key, found.workload, found.devices) == (
+        GIVEN.key,
+        GIVEN.workload,
+        GIVEN.devices,
+    )
+    assert (counted.windows, counted.provisioning) == (0, 0)
+    assert found.windows == GIVEN.windows
+    assert (counted.windows, counted.provisioning) == (1, 0)
+
+
+def test_a_case_on_its_node_shares_what_was_summed_up() -> None:
+    """It is summed up once for both."""
+    counted = Counted()
+    on_node = counted.case.on(Node())
+    for each in (counted.case, on_node, on_node):
+        assert each.provisioning == GIVEN.provisioning
+        assert each.windows == GIVEN.windows
+    assert (counted.windows, counted.provisioning) == (1, 1)
+    assert on_node.node == Node()
+    assert counted.case.node is None
+
+
+def test_it_has_all_that_a_case_has() -> None:
+    """Every field, so that no rule can tell the difference."""
+    found = Counted().case
+    as_any = Case(
+        found.key, found.workload, found.devices, found.windows, found.provisioning, found.past
+    )
+    assert as_any == replace(GIVEN, past=None, node=None)

@@ -1,0 +1,14 @@
+"""What is left of a pool while it is promised piece by piece."""
+
+from estate_views import pool, steady
+from rightsizer.fleet.pool_room import PoolRoom
+
+
+def test_parts_of_a_gpu_that_do_not_add_up_in_binary_leave_nothing_behind() -> None:
+    """Sevenths of halves fill a GPU, and not a trifle more than it."""
+    part = 1 / 7
+    room = PoolRoom(pool("a", steady(1.0), nodes=1, each=1, free={"a-0": 1}), (), ())
+
+    assert room.give_now(0.5, 0.5) == [("a-0", 0.5)]
+    assert room.give_now(part, 0.5) == [("a-0", 0.5)]
+    assert room.give_now(part, part) == []
