@@ -15,7 +15,7 @@ from grafana_foundation_sdk.models.dashboard import DashboardCursorSync
 from grafana.annotations import annotations
 from grafana.links import Board, siblings
 from grafana.panels import Panel
-from grafana.variables import variables
+from grafana.variables import variables_of
 
 __all__ = ["Section", "board"]
 
@@ -53,7 +53,7 @@ def board(
         .annotations(annotations())
         .link(siblings())
     )
-    for variable in (*variables(of_one_device=uid is Board.GPU), *extras):
+    for variable in (*variables_of(uid), *extras):
         made.with_variable(variable)
     return _filled(made, sections)
 

@@ -11,6 +11,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from grafana.boards.advice import advice_board
+from grafana.boards.estate import estate
 from grafana.boards.fleet import fleet
 from grafana.boards.gpu import gpu
 from grafana.boards.health import health
@@ -24,7 +25,7 @@ _MENU: Final = "inControlsMenu"
 FOLDER: Final = Path(__file__).parent / "dashboards"
 BOARDS: Final[tuple[Callable[[], Dashboard], ...]] = (
     *(fleet, node, gpu, workload),
-    *(waste, advice_board, health),
+    *(waste, advice_board, health, estate),
 )
 
 

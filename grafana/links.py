@@ -15,6 +15,7 @@ class Board(StrEnum):
     """The dashboards by their uids, which alerts and other people's links know."""
 
     FLEET = "rightsizer-fleet"
+    ESTATE = "rightsizer-estate"
     NODE = "rightsizer-node"
     GPU = "rightsizer-gpu"
     WORKLOAD = "rightsizer-workload"

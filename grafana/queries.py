@@ -22,10 +22,12 @@ __all__ = [
     "main_state",
     "named",
     "now",
+    "of_service",
     "over",
     "per_second",
     "recorded",
     "select",
+    "served",
     "share",
     "whole_gpus",
 ]
@@ -65,6 +67,24 @@ def chosen(name: str) -> tuple[str, ...]:
     if name.endswith("_bucket") is not (metric.kind is MetricKind.HISTOGRAM):
         raise KeyError(name)
     return (*_TARGET, *(text for label, text in _BY_LABEL.items() if label in metric.labels))
+
+
+def served(name: str, *matchers: str) -> str:
+    """A metric of `rightsizer fleet --serve`, whose job and instance are none of the nodes'.
+
+    Raises:
+        KeyError: nobody exports such a metric.
+    """
+    if name not in _FOREIGN:
+        METRICS[name]
+    return f"{name}{{{', '.join((_TARGET[0], *matchers))}}}"
+
+
+def of_service(expression: str) -> str:
+    """What agents export too, of the service alone."""
+    service = served("rightsizer_build_info", 'source="fleet"')
+    by = "(cluster, job, instance)"
+    return f"{expression} * on {by} group_left () max by {by} ({service})"
 
 
 def recorded(rule: str, *matchers: str) -> str:

@@ -18,9 +18,11 @@ __all__ = [
     "ERRORS",
     "HEAT",
     "IDLE",
+    "LOOK_AGE",
     "MEMORY_HEAT",
     "OVERPROVISIONED",
     "PLAIN",
+    "POOL_USED",
     "SATURATED",
     "SHARES",
     "TOO_LARGE",
@@ -99,6 +101,16 @@ COVERAGE: Final = Scale(
 )
 CONFIDENCE: Final = Scale(
     AMBER, ((0.5, BLUE), (0.8, GREEN)), "Blue from 0.5, which it takes to open; green from 0.8."
+)
+LOOK_AGE: Final = Scale(
+    GREEN,
+    ((2, AMBER), (3, RED)),
+    "Red from 3, from which the service is not ready and its alert fires; amber from 2.",
+)
+POOL_USED: Final = Scale(
+    RED,
+    ((0.3, AMBER), (0.6, GREEN)),
+    "Red below 30 % and green from 60 %, as for used time; an active GPU need not be a busy one.",
 )
 SHARES: Final = Scale(
     "transparent", ((0.05, "#1F60C4"), (0.5, BLUE)), "Shaded from 5 %, bright from half."

@@ -8,11 +8,17 @@ from grafana_foundation_sdk.builders.dashboard import (
     QueryVariable,
     TextBoxVariable,
 )
-from grafana_foundation_sdk.models.dashboard import VariableOption, VariableRefresh, VariableSort
+from grafana_foundation_sdk.models.dashboard import (
+    VariableHide,
+    VariableOption,
+    VariableRefresh,
+    VariableSort,
+)
 
+from grafana.links import Board
 from grafana.queries import DATASOURCE
 
-__all__ = ["price", "variables", "window"]
+__all__ = ["price", "variables_of", "window"]
 
 _UP: Final = "rightsizer_device_up"
 _CLUSTER: Final = 'cluster=~"$cluster"'
@@ -20,20 +26,26 @@ _JOB: Final = f'{_CLUSTER}, job=~"$job"'
 _INSTANCE: Final = f'{_JOB}, instance=~"$instance"'
 
 
-def variables(*, of_one_device: bool = False) -> list[DatasourceVariable | QueryVariable]:
+def variables_of(board: Board) -> list[DatasourceVariable | QueryVariable]:
     """From the source of the data down to one device and one workload.
 
-    `cluster` and `workload` also match what has no such label, so that both may be absent.
+    `cluster` and `workload` also match what has no such label, so that both may be absent. On the
+    estate's dashboard those of nodes choose nothing: they are out of sight, to be handed on.
     """
     device = _labels("uuid", "Device", f"{_UP}{{{_INSTANCE}}}")
     held = f'rightsizer_workload_share_ratio{{{_INSTANCE}, uuid=~"$uuid"}}'
+    of_nodes = [
+        _several(_labels("job", "Job", f"{_UP}{{{_CLUSTER}}}"), ".+"),
+        _several(_labels("instance", "Node", f"{_UP}{{{_JOB}}}"), ".+"),
+        device if board is Board.GPU else _several(device, ".+"),
+        _several(_labels("workload", "Workload", held), ".*"),
+    ]
+    if board is Board.ESTATE:
+        of_nodes = [variable.hide(VariableHide.HIDE_VARIABLE) for variable in of_nodes]
     return [
         DatasourceVariable("datasource").label("Data Source").type("prometheus"),
         _several(_labels("cluster", "Cluster", _UP), ".*"),
-        _several(_labels("job", "Job", f"{_UP}{{{_CLUSTER}}}"), ".+"),
-        _several(_labels("instance", "Node", f"{_UP}{{{_JOB}}}"), ".+"),
-        device if of_one_device else _several(device, ".+"),
-        _several(_labels("workload", "Workload", held), ".*"),
+        *of_nodes,
     ]
 
 

@@ -1,0 +1,296 @@
+"""What `rightsizer fleet --serve` finds over all nodes: pools, teams, advice, and what it costs.
+
+The service looks every hour or so; its gauges stand still in between.
+"""
+
+from typing import Final
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from grafana.board import Section, board
+from grafana.links import Board, of_row
+from grafana.panels import EMPTY, Panel, bars, lines, number
+from grafana.queries import cells, now, of_service, over, served
+from grafana.scales import ATTENTION, CONFIDENCE, COVERAGE, LOOK_AGE, POOL_USED
+from grafana.tables import Column, rows, sorted_by
+
+__all__ = ["estate"]
+
+_LOOK: Final = 'name="fleet"'
+_SPAN: Final = "$__range"
+_NO_SERVICE: Final = "No fleet service is scraped"
+_ADVICE: Final = "cluster, job, instance, id"
+_WORDS: Final = "finding, reason, action, severity, workload, state"
+
+
+def estate() -> Dashboard:
+    """All panels in their places."""
+    return board(
+        Board.ESTATE,
+        "Estate",
+        "What the fleet recommender (rightsizer fleet --serve) makes of all nodes together.",
+        (
+            Section("The last look", _numbers()),
+            Section("Pools and teams", (_pools(), *_courses())),
+            Section("Advice", (_advice(), *_findings())),
+            Section("Sources, and what asking costs", (*_sources(), *_store())),
+            Section("The service", _service(), is_folded=True),
+        ),
+    )
+
+
+def _pool(figure: str, by: str = "") -> str:
+    return f"sum by ({by}) ({served(f'rightsizer_fleet_pool_{figure}')})"
+
+
+def _active_share(by: str = "") -> str:
+    return f"{_pool('active_gpus', by)} / ({_pool('gpus', by)} > 0)"
+
+
+def _grown(name: str) -> str:
+    return f"sum(increase({served(name)}[{_SPAN}]))"
+
+
+def _numbers() -> list[Panel]:
+    succeeded = served("rightsizer_job_last_success_timestamp_seconds", _LOOK)
+    look = of_service(served("rightsizer_sampling_interval_seconds"))
+    panels = [
+        number("GPUs", "Whole GPUs of all pools.", "short", over(_pool("gpus"))).decimals(0),
+        number(
+            "Active",
+            "GPUs that are neither idle nor unknown, of all, as a mean over the lookback.",
+            "percentunit",
+            over(_active_share()),
+            POOL_USED,
+        ).decimals(0),
+        number(
+            "Held and not active",
+            "GPUs' worth of time that somebody held and did not use, as a mean over the lookback.",
+            "short",
+            over(f"{_pool('held_gpus')} - {_pool('active_gpus')}"),
+        ).decimals(1),
+        number(
+            "Known",
+            "Known part of all devices' time over the lookback; what is not known is in no figure.",
+            "percentunit",
+            over(f"min({served('rightsizer_fleet_coverage_ratio')})"),
+            COVERAGE,
+        ).decimals(0),
+        number(
+            "Open advice",
+            "Pieces of advice on the estate that still ask for something.",
+            "short",
+            over(f"sum({of_service(served('rightsizer_advice_open'))})"),
+            ATTENTION,
+        ),
+        number(
+            "Looks missed",
+            "How old the last look that succeeded is, in intervals between two looks.",
+            "short",
+            over(f"max((time() - {succeeded}) / on (cluster, job, instance) ({look}))"),
+            LOOK_AGE,
+        ).decimals(1),
+    ]
+    return [panel.no_value(_NO_SERVICE) for panel in panels]
+
+
+def _pools() -> Panel:
+    panel = rows(
+        "Pools",
+        "What each pool has, and makes of it as a mean over the lookback; most unused first.",
+        (
+            Column("cluster"),
+            Column("pool"),
+            Column("A", "GPUs", "short", 0),
+            Column("B", "held", "short", 1),
+            Column("C", "active", "short", 1),
+            Column("D", "active of all", "percentunit", 0, POOL_USED),
+            Column("E", "not active", "short", 1),
+            Column("F", "free now", "short", 0),
+            Column("G", "waited for", "short", 0),
+        ),
+        *(
+            cells(_pool(figure, "cluster, pool"), letter=letter)
+            for figure, letter in (
+                ("gpus", "A"),
+                ("held_gpus", "B"),
+                ("active_gpus", "C"),
+                ("free_gpus", "F"),
+                ("waiting_gpus", "G"),
+            )
+        ),
+        cells(_active_share("cluster, pool"), letter="D"),
+        cells(
+            f"{_pool('gpus', 'cluster, pool')} - {_pool('active_gpus', 'cluster, pool')}",
+            letter="E",
+        ),
+    )
+    return sorted_by(panel, "not active").no_value(_NO_SERVICE)
+
+
+def _courses() -> list[Panel]:
+    waiting, team = "rightsizer_fleet_pool_waiting_gpus", "rightsizer_fleet_team_wasted_gpus"
+    return [
+        lines(
+            "Active by pool",
+            "GPUs that are neither idle nor unknown, as a mean over the lookback before each look.",
+            "short",
+            over(_pool("active_gpus", "pool"), "{{pool}}"),
+        ).span(8),
+        lines(
+            "Waited for by pool",
+            "GPUs that work waits for; beside a pool with free ones it waits for something else.",
+            "short",
+            over(f"sum by (pool) ({served(waiting)})", "{{pool}}"),
+        )
+        .span(8)
+        .no_value("No scheduler's exporter is read"),
+        bars(
+            "Wasted by team",
+            "GPUs' worth of time that teams held and wasted, as a mean over the lookback; the ten "
+            "that waste most.",
+            "short",
+            now(f"sort_desc(topk(10, sum by (team) ({served(team)})))", "{{team}}"),
+        ).no_value("No team is known"),
+    ]
+
+
+def _advice() -> Panel:
+    info = of_service(served("rightsizer_advice_info"))
+    told = f"max by ({_ADVICE}, {_WORDS}) ({info})"
+
+    def of(name: str) -> str:
+        return f"{served(f'rightsizer_advice_{name}')} * on ({_ADVICE}) group_right () {told}"
+
+    panel = rows(
+        "What to do on the estate",
+        "One line for each piece; `rightsizer explain --fleet ID` and the service's page tell all "
+        "about it. What a node's own agent advises is on the dashboard Advice.",
+        (
+            Column("cluster"),
+            Column("finding"),
+            Column("reason"),
+            Column("action"),
+            Column("severity"),
+            Column("workload", link=of_row(Board.WORKLOAD, workload="workload")),
+            Column("A", "confidence", "percentunit", 0, CONFIDENCE),
+            Column("B", "opened", "dateTimeFromNow"),
+            Column("C", "GPUs saved", "short", 1),
+            Column("D", "dollars an hour", "currencyUSD", 2),
+            Column("state"),
+            Column("id"),
+        ),
+        cells(of("confidence_ratio")),
+        cells(f"({of('opened_timestamp_seconds')}) * 1000", letter="B"),
+        cells(of("savings_gpus"), letter="C"),
+        cells(of("savings_dollars_per_hour"), letter="D"),
+        hidden=("instance",),
+    )
+    return sorted_by(panel, "GPUs saved").no_value("No open advice")
+
+
+def _findings() -> list[Panel]:
+    findings = of_service(served("rightsizer_recommender_findings"))
+    abstained = of_service(served("rightsizer_recommender_abstentions"))
+    nodes = served("rightsizer_fleet_node_advice")
+    return [
+        bars(
+            "Findings of the last look",
+            "Complaints by their first reason; those that last become advice.",
+            "short",
+            now(f"sort_desc(sum by (reason) ({findings}))", "{{reason}}"),
+        ).no_value("Nothing to complain of"),
+        bars(
+            "Not judged in the last look",
+            "Verdicts that rules would not give, by why.",
+            "short",
+            now(f"sort_desc(sum by (reason) ({abstained}))", "{{reason}}"),
+        ).no_value("Everything was judged"),
+        bars(
+            "Advice of the nodes' own agents",
+            "Open pieces by what they found; the service does not say them again.",
+            "short",
+            now(f"sort_desc(sum by (finding) ({nodes}))", "{{finding}}"),
+        ).no_value("Agents have no open advice"),
+    ]
+
+
+def _sources() -> list[Panel]:
+    devices = served("rightsizer_fleet_source_devices")
+    return [
+        bars(
+            "Devices by source",
+            "GPUs and MIG instances that each source of the store tells of.",
+            "short",
+            now(f"sort_desc(sum by (source) ({devices}))", "{{source}}"),
+        ).no_value(_NO_SERVICE),
+        lines(
+            "Duration of a look",
+            "How long the last look took, whether it succeeded or not.",
+            "s",
+            over(served("rightsizer_job_last_duration_seconds", _LOOK), "{{instance}}"),
+        ).span(16),
+    ]
+
+
+def _store() -> list[Panel]:
+    queries = _grown("rightsizer_fleet_queries_total")
+    asked = (
+        ("Queries", "That the store was asked over the time range.", "short", queries),
+        (
+            "Sent again",
+            "Queries that the store failed to answer at first; many are a store in trouble.",
+            "short",
+            _grown("rightsizer_fleet_query_retries_total"),
+        ),
+        (
+            "Cut in halves",
+            "Queries that were too much for the store's limits, and were asked in two parts.",
+            "short",
+            _grown("rightsizer_fleet_query_halvings_total"),
+        ),
+        (
+            "Answered",
+            "Bytes that the store sent over the time range.",
+            "bytes",
+            _grown("rightsizer_fleet_query_bytes_total"),
+        ),
+        (
+            "Time of a query",
+            "How long the store took for each query, on average over the time range.",
+            "s",
+            f"{_grown('rightsizer_fleet_query_seconds_total')} / ({queries} > 0)",
+        ),
+    )
+    return [
+        number(title, description, unit, now(expression)).no_value(EMPTY)
+        for title, description, unit, expression in asked
+    ]
+
+
+def _service() -> list[Panel]:
+    failures = served("rightsizer_job_failures_total")
+    resident = of_service(served("process_resident_memory_bytes"))
+    seconds = f"rate({served('process_cpu_seconds_total')}[$__rate_interval])"
+    panels = [
+        lines(
+            "Jobs that failed",
+            "Looks, and deliveries to Grafana and webhooks, that ended with an error.",
+            "short",
+            over(of_service(f"increase({failures}[$__rate_interval])"), "{{instance}} {{name}}"),
+        ),
+        lines(
+            "Memory of the service",
+            "Resident memory of the service itself; those who read and judge for it end with a "
+            "look.",
+            "bytes",
+            over(resident, "{{instance}}"),
+        ),
+        lines(
+            "CPU of the service",
+            "Share of one core; readers and judges are not in it.",
+            "percentunit",
+            over(of_service(seconds), "{{instance}}"),
+        ),
+    ]
+    return [panel.span(8) for panel in panels]
