@@ -22,6 +22,7 @@ __all__ = ["RIGHTSIZER", "AgentProcess", "agent_process", "eventually", "run_rig
 
 RIGHTSIZER: Final = (sys.executable, "-m", "rightsizer")
 _START_SECONDS: Final = 90.0
+_STARTED: Final = ("agent_started", "fleet_started")
 _STOP_SECONDS: Final = 20.0
 _PAGE: Final = re.compile(r"page +http://([^/\s]+)/")
 _Answer = TypeVar("_Answer")
@@ -92,7 +93,7 @@ def agent_process(
     Args:
         folder: Where its configuration and its log go.
         flags: Of the command.
-        command: What to run; it has to log `agent_started`, or to print where its page is.
+        command: What to run; it logs `agent_started` or `fleet_started`, or prints its page.
         config: The text of its configuration file.
         answers: Whether it answers at an address; asked in plain HTTP unless told otherwise.
     """
@@ -144,7 +145,7 @@ def _address(
     def started() -> list[str]:
         text = log_file.read_text()
         assert process.poll() is None, f"it ended:\n{text}"
-        logged = [e["addresses"] for e in _events(log_file) if e["event"] == "agent_started"]
+        logged = [e["addresses"] for e in _events(log_file) if e["event"] in _STARTED]
         return logged or _PAGE.findall(text)
 
     address = eventually(started, _START_SECONDS)[0].split(",")[0]

@@ -1,6 +1,7 @@
 """What all tests share: golden files, and logging that no test leaves changed."""
 
 import logging
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the golden files instead of comparing with them",
     )
+
+
+def pytest_configure() -> None:
+    """Let processes of tests be interrupted, though a shell ignores that in its background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put first what may take longest: a long file that comes last keeps one worker alone busy."""
+    items.sort(key=_patience_seconds, reverse=True)
+
+
+def _patience_seconds(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("timeout")
+    return 0.0 if marker is None else float(marker.args[0])
 
 
 @pytest.fixture(autouse=True)

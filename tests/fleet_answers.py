@@ -20,6 +20,7 @@ from rightsizer.domain.finding import (
 )
 from rightsizer.domain.state import Cause, Tier
 from rightsizer.domain.workload import WorkloadClass
+from rightsizer.fleet.brokerage import broker
 from rightsizer.fleet.estate import NodeAdvice, Waiting
 from rightsizer.fleet.judging import Tally
 from rightsizer.fleet.prometheus.use import StoreUse
@@ -59,7 +60,8 @@ def fleet_answer(**facts: Any) -> FleetAnswer:
             Tally("idle", FindingKind.OPTIMIZED, None): 3,
         },
         "node_advice": _NODE_ADVICE,
-        "waiting": (Waiting("pod/web/queue", "serve", 3.0, EPOCH / 1e9),),
+        "waiting": _WAITING,
+        "served": broker(replace(_view(), waiting=_WAITING), judgements),
         "advice": _advice(judgements),
         "teams": team_uses(_view().workloads, MARKET),
         "use": StoreUse(285, 1, 2, 4000, 313_209, 9_751_756, 5.125, 1.5),
@@ -179,6 +181,9 @@ _NODE_ADVICE: Final = (
         confidence=None,
     ),
 )
+
+
+_WAITING: Final = (Waiting("pod/web/queue", "serve", 3.0, 4 * 3600.0),)
 
 
 def _of(of: Finding) -> dict[str, Any]:

@@ -17,17 +17,19 @@ ROOMS: Final = {
     "telemetry": "domain edge catalogue",
     "accounting": "domain",
     "sizing": "domain catalogue",
-    "advice": "domain sizing catalogue",
+    "placement": "domain catalogue",
+    "advice": "domain sizing catalogue placement",
     "fleet": "domain edge catalogue accounting sizing advice",
     "profiles": "domain edge",
     "publish": "domain edge catalogue",
     "config": "domain edge",
     "runtime": (
-        "domain edge catalogue telemetry accounting sizing advice fleet profiles publish config"
+        "domain edge catalogue telemetry accounting sizing placement advice fleet profiles publish"
+        " config"
     ),
     "cli": (
-        "domain edge catalogue telemetry accounting sizing advice fleet profiles publish config"
-        " runtime"
+        "domain edge catalogue telemetry accounting sizing placement advice fleet profiles publish"
+        " config runtime"
     ),
 }
 """What a room may import of ours, beside itself."""
@@ -48,7 +50,7 @@ IMPORTERS: Final = {
 }
 """All that others wrote, and the only places that import it."""
 
-PURE: Final = ("domain/", "accounting/", "sizing/", "advice/")
+PURE: Final = ("domain/", "accounting/", "sizing/", "placement/", "advice/")
 """These take and return values, but for the two files in MORE."""
 
 IMPURE: Final = (

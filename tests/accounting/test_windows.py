@@ -47,6 +47,8 @@ PIECES: Final = st.lists(
     st.tuples(st.sampled_from(KINDS), st.integers(1, 20 * 60)), min_size=1, max_size=25
 )
 
+pytestmark = pytest.mark.timeout(240)
+
 
 def entries_of(pieces: Sequence[tuple[Entry, int]], start: int = EPOCH) -> list[Entry]:
     """Stretches one after the other, each of a kind and a number of seconds."""

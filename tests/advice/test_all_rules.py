@@ -25,6 +25,8 @@ SIZING: Final = tuple(
     if rule.name
     in {"overprovisioned", "sharing", "gpu_count", "memory_overprovisioned", "diurnal_autoscale"}
 )
+
+pytestmark = pytest.mark.timeout(240)
 FEW: Final = settings(max_examples=40, deadline=None)
 
 

@@ -63,6 +63,7 @@ def test_manifest_has_the_hours_and_the_names() -> None:
         "  namespace: web\n"
         "spec:\n"
         "  scaleTargetRef:\n"
+        "    kind: Deployment\n"
         "    name: chat\n"
         "  minReplicaCount: 0\n"
         "  maxReplicaCount: 1\n"

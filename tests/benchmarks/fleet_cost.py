@@ -95,7 +95,7 @@ def _asked(answer: Answer) -> str:
 def _loopback(gpus: int) -> Iterator[_Loopback]:
     script = Path(__file__).with_name("fleet_store.py")
     process = subprocess.Popen(
-        [sys.executable, str(script), str(gpus)],
+        [sys.executable, str(script), str(gpus), "--until", str(_NOON)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -6,6 +6,7 @@ questions that the source of our own agents asks, and has no samples of anything
 """
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -22,6 +23,8 @@ __all__ = ["Estate", "answer", "main"]
 _UUIDS: Final = re.compile(r'uuid=~?"([^"]*)"')
 _NAME: Final = re.compile(r"(?:[a-z_]+:)?rightsizer_[a-z_0-9]+(?::[a-z0-9]+)?")
 _FIGURE: Final = re.compile(r'"figure", "([^"]*)"')
+_FIGURES: Final = re.compile(r" or label_replace\((?=round|max)")
+"""Between the figures of one question."""
 _BY: Final = re.compile(r"max by \(([^)]*)\)")
 _GPUS_A_NODE: Final = 8
 _GPUS_A_JOB: Final = 4
@@ -64,14 +67,16 @@ class Estate:
     """As many GPUs, in jobs of four on nodes of eight."""
 
     gpus: int
+    until: float = math.inf
+    """Time of the last sample, in seconds since the epoch."""
     uuids: tuple[str, ...] = field(default=())
     numbers: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, gpus: int) -> "Estate":
+    def of(cls, gpus: int, until: float = math.inf) -> "Estate":
         """An estate of a size."""
         uuids = tuple(f"GPU-00000000-0000-4000-8000-{number:012d}" for number in range(gpus))
-        return cls(gpus, uuids, {uuid: number for number, uuid in enumerate(uuids)})
+        return cls(gpus, until, uuids, {uuid: number for number, uuid in enumerate(uuids)})
 
     def asked(self, promql: str) -> Sequence[str]:
         """The devices that a question names; all where it names none."""
@@ -86,9 +91,9 @@ def answer(estate: Estate, path: str, form: dict[str, list[str]]) -> str:
     promql = form.get("query", [""])[0]
     if path.endswith("/query_range"):
         start, end, step = (float(form[name][0]) for name in ("start", "end", "step"))
-        times = tuple(int(start + step * at) for at in range(int((end - start) / step) + 1))
-        series = _matrix(estate, promql, times, step)
-        kind = "matrix"
+        end = min(end, estate.until)
+        times = tuple(int(start + step * at) for at in range(int((end - start) // step) + 1))
+        series, kind = _matrix(estate, promql, times, step) if times else iter(()), "matrix"
     elif path.endswith("/query"):
         series, kind = _vector(estate, promql, form.get("time", ["0"])[0]), "vector"
     else:
@@ -106,7 +111,7 @@ def _matrix(estate: Estate, promql: str, times: tuple[int, ...], step: float) ->
         yield from _workloads(estate, promql, _always("1", times))
         return
     uuids = estate.asked(promql)
-    for part in promql.split(" or label_replace("):
+    for part in _FIGURES.split(promql):
         name = _known(part)
         if name is None:
             continue
@@ -139,7 +144,7 @@ def _instants(estate: Estate, promql: str, time: str) -> Iterator[str]:
         yield from _workloads(estate, promql, f'"value":[{time},"1"]')
         return
     uuids = estate.asked(promql)
-    for part in promql.split(" or label_replace("):
+    for part in _FIGURES.split(promql):
         name = _known(part)
         for uuid in () if name is None else uuids[: 2 if promql.startswith("topk") else None]:
             number = estate.numbers[uuid]
@@ -180,7 +185,8 @@ def _labels(part: str, name: str, number: int) -> Iterator[str]:
         return
     by = _BY.search(part)
     label = next((each for each in (by[1].split(", ") if by else ()) if each in _PARTS), None)
-    for value in _PARTS[label] if label else ("",):
+    only = re.search(rf'[{{,]{label}="([^"]*)"', part)
+    for value in (only[1],) if only else _PARTS[label] if label else ("",):
         yield f',"{label}":"{value}"{ending}' if label else ending
 
 
@@ -207,8 +213,8 @@ def _values(  # noqa: PLR0913, PLR0917 # What tells series apart.
         return _always(_instant(name, place, variant), times)
     high, digits = _scale(name, step), 0 if "bytes" in name else 3
     pairs = (
-        f'[{time},"{high * _part(name, at + variant, place, places):.{digits}f}"]'
-        for at, time in enumerate(times)
+        f'[{time},"{high * _part(name, int(time // step) + variant, place, places):.{digits}f}"]'
+        for time in times
     )
     return f'"values":[{",".join(pairs)}]'
 
@@ -251,8 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """A question in the address."""
-        parts = urlsplit(self.path)
-        self._reply(parts.path, parse_qs(parts.query))
+        self._reply(urlsplit(self.path).path, parse_qs(urlsplit(self.path).query))
 
     def do_POST(self) -> None:
         """A question in a form."""
@@ -275,7 +280,9 @@ def main(arguments: Sequence[str]) -> int:
     """Serve until standard input ends; the address is the first line of standard output."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gpus", type=int)
-    handler = type("Handler", (_Handler,), {"estate": Estate.of(parser.parse_args(arguments).gpus)})
+    parser.add_argument("--until", type=float, default=math.inf, help="time of the last sample")
+    estate = Estate.of(**vars(parser.parse_args(arguments)))
+    handler = type("Handler", (_Handler,), {"estate": estate})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1})

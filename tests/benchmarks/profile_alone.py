@@ -4,6 +4,7 @@ With `hta` as its second argument, HolisticTraceAnalysis reads it in place of Ri
 """
 
 import json
+import resource
 import sys
 import time
 from pathlib import Path
@@ -15,20 +16,25 @@ def main(path: Path, reader: str) -> None:
     """Read it."""
     started, events = time.process_time(), 0
     if reader == "hta":
-        from hta.trace_analysis import TraceAnalysis  # noqa: PLC0415 - it may not be installed.
+        from hta.trace_analysis import TraceAnalysis  # noqa: PLC0415 - of another environment.
 
+        imported = memory_mebibytes()
         analysis = TraceAnalysis(trace_files={0: str(path)}, trace_dir=str(path.parent))
         analysis.get_idle_time_breakdown(visualize=False)
     else:
         from rightsizer.profiles.formats import open_profile  # noqa: PLC0415 - timed as well.
         from rightsizer.profiles.reader import ReadLimits  # noqa: PLC0415 - the same.
 
+        imported = memory_mebibytes()
         events = open_profile(path, ReadLimits()).events
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    theirs = children.ru_utime + children.ru_stime
     json.dump(
         {
             "events": events,
-            "seconds": time.process_time() - started,
-            "mebibytes": memory_mebibytes(key="VmHWM"),
+            "seconds": time.process_time() - started + theirs,
+            "mebibytes": max(memory_mebibytes(key="VmHWM"), children.ru_maxrss / 1024),
+            "imported_mebibytes": imported,
         },
         sys.stdout,
     )

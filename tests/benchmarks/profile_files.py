@@ -2,14 +2,16 @@
 
 import gzip
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
+from profile_mlperf import detail
 from profile_nsight import details_page
-from profile_xplane import length_field, number_field
+from profile_xplane import length_field, number_field, varint
 
 __all__ = ["WRITERS", "Writer"]
 
@@ -27,6 +29,19 @@ _NAMES: Final = (
     *(f"ampere_bf16_s16816gemm_bf16_128x{size}_ldg8_f2f_stages_64x3_tn" for size in range(9)),
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
 )
+
+_HOST_NAMES: Final = (
+    "cuLaunchKernel",
+    *("ThunkExecutor::Execute", "Handle inputs", "ParseArguments", "PjRt::ExecutePrepare"),
+)
+_STATS: Final = ("correlation_id", "kernel_details", "hlo_op", "hlo_module")
+_SHARED_STATS: Final = tuple(
+    number_field(1, key) + number_field(7, key) for key in range(2, 1 + len(_STATS))
+)
+_KERNEL_BYTES: Final = 400
+"""Of an XPlane, for each kernel; real ones have from 1,300 to 2,300."""
+_ROW_BYTES: Final = 375
+"""Of an export of Nsight Systems, for each kernel: that of the densest real one at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +140,8 @@ def _viewer(path: Path, size: float) -> None:
 
 
 def _nsight_systems(path: Path, size: float) -> None:
-    rows = int(size / 130)
+    """Kernels, two calls for each, and three ranges: as dense as real ones are."""
+    rows = int(size / _ROW_BYTES)
     connection = sqlite3.connect(path)
     with connection:
         connection.executescript(
@@ -139,6 +155,9 @@ def _nsight_systems(path: Path, size: float) -> None:
             'CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, "end" INTEGER, eventClass '
             "INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER, returnValue "
             "INTEGER);"
+            'CREATE TABLE NVTX_EVENTS (start INTEGER, "end" INTEGER, eventType INTEGER, '
+            "rangeId INTEGER, category INTEGER, color INTEGER, text TEXT, globalTid INTEGER, "
+            "endGlobalTid INTEGER, textId INTEGER, domainId INTEGER);"
         )
         connection.executemany(
             "INSERT INTO StringIds VALUES (?, ?)", enumerate((*_NAMES, "cudaLaunchKernel_v7000"))
@@ -159,6 +178,15 @@ def _nsight_systems(path: Path, size: float) -> None:
                 (max(0, start - 8000), max(0, start - 8000) + 4217, number, len(_NAMES))
                 for number in range(rows)
                 for _, start, _ in (_kernel(number),)
+            ),
+        )
+        connection.executemany(
+            f"INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, NULL, 0, 0, ?, {owner + 1}, NULL, NULL, 0)",
+            (
+                (begin, begin + 6000 - 1000 * depth, f"{name}, seq = {number}, op_id = {depth}")
+                for number in range(rows)
+                for begin in (max(0, _kernel(number)[1] - 9000),)
+                for depth, name in enumerate(("aten::linear", "aten::addmm", "autograd::engine"))
             ),
         )
     connection.close()
@@ -185,37 +213,125 @@ def _nsight_compute(path: Path, size: float) -> None:
 
 
 def _xplane(path: Path, size: float) -> None:
-    """Encoded as it is made, for a hundred megabytes of it are millions of events."""
-    line = bytearray(number_field(1, 7) + length_field(2, "Stream #16(Compute)"))
-    number = 0
-    while len(line) < size:
-        name, start, duration = _kernel(number)
-        stat = number_field(1, 1) + number_field(3, number)
-        line += length_field(
-            4,
-            number_field(1, _NAMES.index(name) + 1)
-            + number_field(2, start * 1000)
-            + number_field(3, duration * 1000)
-            + length_field(4, stat),
-        )
-        number += 1
-    tables = (*((4, at, name) for at, name in enumerate(_NAMES, 1)), (5, 1, "correlation_id"))
-    names = b"".join(
+    """A GPU's stream and what was derived of it, and beside each launch a dozen host events.
+
+    Real ones have more of them yet for a kernel. What holds events begins with its length, so that
+    the longest line is written by itself first.
+    """
+    steps = max(1, int(size / _KERNEL_BYTES / _STEP))
+    kernels = range(steps * _STEP)
+    planes = (
+        ("/device:GPU:0", "Stream #16(Compute)", _stream_event, "XLA Ops", _derived_event),
+        ("/host:CPU", "python", _launch_event, "tf_XLAPjRt", _thread_events),
+    )
+    with path.open("wb") as file:
+        for plane, line, event, repeated, more in planes:
+            body = path.with_suffix(".events")
+            with body.open("wb") as events:
+                events.write(_line_head(line, 0))
+                events.writelines(map(event, kernels))
+            length = body.stat().st_size
+            # What is alike in each step is encoded once, and a line of each step begins later.
+            alike = b"".join(map(more, range(_STEP)))
+            lines = [_line_head(repeated, at * _STEP * _PERIOD) for at in range(steps)]
+            name, tables = length_field(2, plane), _plane_tables()
+            heads = [_length_head(3, len(each) + len(alike)) for each in lines]
+            extra = sum(map(len, heads)) + sum(map(len, lines)) + steps * len(alike)
+            head = _length_head(3, length)
+            whole = len(name) + len(head) + length + extra + len(tables)
+            file.write(_length_head(1, whole) + name + head)
+            with body.open("rb") as events:
+                shutil.copyfileobj(events, file)
+            body.unlink()
+            for length_head, line_head in zip(heads, lines, strict=True):
+                file.write(length_head + line_head + alike)
+            file.write(tables)
+
+
+def _line_head(name: str, start: int) -> bytes:
+    return number_field(1, 7) + length_field(2, name) + number_field(3, start)
+
+
+def _plane_tables() -> bytes:
+    names = (*((4, at, name) for at, name in enumerate((*_NAMES, *_HOST_NAMES), 1)),)
+    stats = tuple((5, at, name) for at, name in enumerate(_STATS, 1))
+    return b"".join(
         length_field(
             table,
             number_field(1, key) + length_field(2, number_field(1, key) + length_field(2, name)),
         )
-        for table, key, name in tables
+        for table, key, name in names + stats
     )
-    plane = length_field(2, "/device:GPU:0") + length_field(3, bytes(line)) + names
-    path.write_bytes(length_field(1, plane))
+
+
+def _length_head(number: int, length: int) -> bytes:
+    return varint(number << 3 | 2) + varint(length)
+
+
+def _plane_event(name: int, start: int, duration: int, *stats: bytes) -> bytes:
+    """Times in nanoseconds."""
+    times = number_field(2, start * 1000) + number_field(3, duration * 1000)
+    attached = b"".join(length_field(4, stat) for stat in stats)
+    return length_field(4, number_field(1, name) + times + attached)
+
+
+def _stream_event(number: int) -> bytes:
+    name, start, duration = _kernel(number)
+    stats = (number_field(1, 1) + number_field(3, number), *_SHARED_STATS)
+    return _plane_event(_NAMES.index(name) + 1, start, duration, *stats)
+
+
+def _derived_event(number: int) -> bytes:
+    name, start, duration = _kernel(number)
+    return _plane_event(_NAMES.index(name) + 1, start, duration, *_SHARED_STATS)
+
+
+def _launch_event(number: int) -> bytes:
+    _, start, _ = _kernel(number)
+    correlation = number_field(1, 1) + number_field(3, number)
+    return _plane_event(len(_NAMES) + 1, max(0, start - 8000), 4217, correlation)
+
+
+def _thread_events(number: int) -> bytes:
+    begin = max(0, _kernel(number)[1] - 8000)
+    return b"".join(
+        _plane_event(len(_NAMES) + 2 + each % 4, begin + each * 300, 250) for each in range(12)
+    )
+
+
+def _mlperf(path: Path, size: float) -> None:
+    """A detail log of the load generator, most of whose lines are the queries that it issued."""
+    with path.open("w", encoding="utf-8") as file:
+        written = file.write(detail({"result_samples_per_second": 3590.46}))
+        line = detail({"generated_query_duration": 600_000}).splitlines(keepends=True)[-1]
+        while written < size:
+            written += file.write(line)
+
+
+def _nsight_stats(path: Path, size: float) -> None:
+    """The table of all that a GPU did."""
+    with path.open("w", encoding="utf-8") as file:
+        written = file.write(
+            "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),"
+            "DymSMem (MB),Bytes (MB),Throughput (MBps),SrcMemKd,DstMemKd,Device,Ctx,Strm,Name\n"
+        )
+        number = 0
+        while written < size:
+            name, start, duration = _kernel(number)
+            written += file.write(
+                f"{start},{duration},{number},256,1,1,256,1,1,32,0.000,0.000,,,,,"
+                f'NVIDIA H100 80GB HBM3 (0),1,7,"{name}"\n'
+            )
+            number += 1
 
 
 WRITERS: Final = (
     Writer("PyTorch's JSON", "rank0.pt.trace.json", _kineto),
     Writer("PyTorch's JSON, packed", "rank0.pt.trace.json.gz", _kineto),
     Writer("Nsight Systems' SQLite", "report.sqlite", _nsight_systems),
+    Writer("`nsys stats`", "trace.csv", _nsight_stats),
     Writer("Nsight Compute's CSV", "report.csv", _nsight_compute),
     Writer("an XPlane", "host.xplane.pb", _xplane),
     Writer("a trace viewer's JSON, packed", "host.trace.json.gz", _viewer),
+    Writer("an MLPerf detail log", "mlperf_log_detail.txt", _mlperf),
 )

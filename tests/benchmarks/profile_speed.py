@@ -5,19 +5,23 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.options import Options
 from benchmarks.profile_files import WRITERS, Writer
 from measured import Figure
+from profiler_environment import Absent, environment
 
 __all__ = ["measure"]
 
 _ALONE: Final = Path(__file__).parent / "profile_alone.py"
+_SIZES: Final = 2.0
+"""Times as long as the log of the replay."""
 _MOST_MEBIBYTES: Final = 300e6 / 2**20
 _PEER: Final = "HolisticTraceAnalysis"
+_COMPARED_MEGABYTES: Final = 50.0
+"""Of a trace that both read: the peer holds all of it in memory."""
 
 
 def measure(options: Options) -> Iterator[Figure]:
@@ -25,15 +29,20 @@ def measure(options: Options) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         for writer in WRITERS:
             path = Path(folder) / writer.name
-            writer.write(path, options.replay_megabytes * 1e6)
-            yield from _ours(writer, path, options.replay_megabytes)
-            if writer is WRITERS[1]:
-                yield from _peers(path, options.replay_megabytes)
+            writer.write(path, _SIZES * options.replay_megabytes * 1e6)
+            yield from _ours(writer, path, _SIZES * options.replay_megabytes)
             path.unlink()
+        packed = WRITERS[1]
+        path, megabytes = (
+            Path(folder) / packed.name,
+            min(_COMPARED_MEGABYTES, options.replay_megabytes),
+        )
+        packed.write(path, megabytes * 1e6)
+        yield from _beside(path, megabytes)
 
 
 def _ours(writer: Writer, path: Path, unpacked_megabytes: float) -> Iterator[Figure]:
-    told = _told(path, "rightsizer")
+    told = _told(path, "rightsizer", Path(sys.executable))
     megabytes = path.stat().st_size / 1e6
     # Packed files are told by what they unpack to, which is what is read.
     read = unpacked_megabytes if path.suffix == ".gz" else megabytes
@@ -52,20 +61,33 @@ def _ours(writer: Writer, path: Path, unpacked_megabytes: float) -> Iterator[Fig
     )
 
 
-def _peers(path: Path, megabytes: float) -> Iterator[Figure]:
-    """The same file, read and broken down by another."""
-    speed, memory = f"the same by {_PEER}, in a second of CPU", f"{_PEER}: memory at most"
-    if find_spec("hta") is None:
-        yield Figure(speed, None, "MB", note="it is not installed here")
+def _beside(path: Path, megabytes: float) -> Iterator[Figure]:
+    """The same packed file, read and broken down by us and by another."""
+    speed = f"{_PEER}: a PyTorch trace of {megabytes:.0f} MB, in a second of CPU"
+    try:
+        python = environment("peers")
+    except Absent as reason:
+        yield Figure(speed, None, "MB", note=f"skipped: {reason}")
         return
-    told = _told(path, "hta")
-    yield Figure(speed, megabytes / told["seconds"], "MB")
-    yield Figure(memory, told["mebibytes"], "MiB")
+    peer, ours = _told(path, "hta", python), _told(path, "rightsizer", Path(sys.executable))
+    yield Figure(speed, megabytes / peer["seconds"], "MB", note="its idle time breakdown")
+    yield Figure(f"{_PEER}: memory at most", peer["mebibytes"], "MiB")
+    yield Figure("of it: imported, before it reads anything", peer["imported_mebibytes"], "MiB")
+    yield Figure(
+        f"the CPU that it takes, of ours for the same trace ({ours['seconds']:.1f} s)",
+        peer["seconds"] / ours["seconds"],
+        "x",
+    )
+    yield Figure(
+        f"the memory that it takes, of ours for the same trace ({ours['mebibytes']:.0f} MiB)",
+        peer["mebibytes"] / ours["mebibytes"],
+        "x",
+    )
 
 
-def _told(path: Path, reader: str) -> dict[str, Any]:
+def _told(path: Path, reader: str, python: Path) -> dict[str, Any]:
     answer = subprocess.run(
-        [sys.executable, str(_ALONE), str(path), reader],
+        [python, _ALONE, path, reader],
         check=True,
         capture_output=True,
         text=True,

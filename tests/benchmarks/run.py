@@ -21,6 +21,7 @@ from benchmarks import (
     import_time,
     kills,
     peers,
+    placement_speed,
     plan_speed,
     profile_speed,
     recommender_cost,
@@ -50,6 +51,7 @@ BENCHMARKS: Final[Sequence[tuple[str, Callable[[Options], Iterable[Figure]]]]] =
     ("Replay", replay_speed.measure),
     ("Profiles", profile_speed.measure),
     ("Planning", plan_speed.measure),
+    ("Placement", placement_speed.measure),
     ("Start of the command", import_time.measure),
     ("Beside others, on the same simulated driver", peers.measure),
 )

@@ -13,10 +13,14 @@ from rightsizer.profiles.reader import ReadLimits
 def test_a_profile_of_the_benchmark_is_read_whole(tmp_path: Path, writer: Writer) -> None:
     """Some hundred kernels of many names, and nothing torn."""
     path = tmp_path / writer.name
-    writer.write(path, 100e3)
+    writer.write(path, 400e3)
 
     profile = open_profile(path, ReadLimits())
 
+    if profile.benchmark is not None:
+        assert profile.benchmark.figures
+        assert profile.events > 50
+        return
     (device,) = profile.devices
     assert sum(each.count for each in device.kernels) > 50
     assert len(device.kernels) > 20

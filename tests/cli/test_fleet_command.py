@@ -82,7 +82,7 @@ def test_what_is_not_there_is_not_listed_as_found() -> None:
 
 def test_an_empty_estate_has_no_tables() -> None:
     """Nor any division by nothing."""
-    text = text_of(view=EstateView(0, END, (), ()), teams=(), judgements=(), waiting=())
+    text = text_of(view=EstateView(0, END, (), ()), teams=(), judgements=(), waiting=(), served=())
     assert text.startswith("0 GPUs in 0 pools, 0 workloads, over 14 d")
     assert "GPU-hours" not in text
 

@@ -147,6 +147,31 @@ def test_a_file_that_is_no_profile_is_told(
     assert told in err
 
 
+def test_broken_files_of_a_folder_are_named(tmp_path: Path, capsys: Captured) -> None:
+    """In the text, in the JSON and on the page; the others are answered, with exit status 0."""
+    folder, page = tmp_path / "ranks", tmp_path / "page.html"
+    folder.mkdir()
+    launch_bound_trace(folder)
+    (folder / "cut.xplane.pb").write_bytes(space(WORKED)[:-5])
+
+    text = _text(capsys, folder, "--report", page)
+    assert "Could not be read" in text
+    assert "cut.xplane.pb: byte" in text
+    assert "cut.xplane.pb: byte" in page.read_text("utf-8")
+    assert main(["profile", "--json", str(folder)]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["workloads"]) == 1
+    assert [each["source"] for each in answer["broken"]] == ["cut.xplane.pb"]
+
+
+def test_a_folder_of_broken_files_alone_exits_with_1(tmp_path: Path, capsys: Captured) -> None:
+    """There is nothing to answer."""
+    (tmp_path / "cut.xplane.pb").write_bytes(space(WORKED)[:-5])
+
+    assert main(["profile", str(tmp_path)]) == 1
+    assert "cut.xplane.pb: byte" in capsys.readouterr().err
+
+
 def test_what_cannot_be_compared_or_replaced_is_refused(tmp_path: Path, capsys: Captured) -> None:
     """Exit status 2: as many earlier profiles as later ones, and a report is no profile."""
     trace = launch_bound_trace(tmp_path)

@@ -33,6 +33,8 @@ KEYS = {
     "shares",
     "fits",
     "bottleneck",
+    "profile",
+    "assumed",
 }
 
 

@@ -16,6 +16,8 @@ from rightsizer.cli.main import main
 from rightsizer.domain.state import State
 from rightsizer.telemetry.recorded.writer import RecordingWriter
 
+pytestmark = pytest.mark.timeout(240)
+
 Captured = pytest.CaptureFixture[str]
 HOUR: Final = 3600
 FILES: Final = {

@@ -9,6 +9,9 @@ import pytest
 
 from json_schema import faults
 from prometheus_server import promtool
+from rightsizer.advice.autoscale_schedule import Outcome, Schedule
+from rightsizer.advice.scaled_object import schedule_instructions
+from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
 from rightsizer.edge.yaml import load_yaml
 
 ROOT: Final = Path(__file__).parents[2]
@@ -19,6 +22,8 @@ SCHEMA_OF: Final = {
     "keda-cron.yaml": "scaled_object",
     "keda-metrics-api.yaml": "scaled_object",
     "keda-prometheus.yaml": "scaled_object",
+    "keda-release-notebook.yaml": "scaled_object",
+    "keda-release-serving.yaml": "scaled_object",
     "prometheus-adapter.yaml": "prometheus_adapter",
 }
 SCALED: Final = sorted(name for name in SCHEMA_OF if name.startswith("keda"))
@@ -100,17 +105,37 @@ def test_adapter_speaks_of_rules_that_are_recorded() -> None:
 
 @pytest.mark.parametrize("name", SCALED)
 def test_missing_data_is_never_idle(name: str) -> None:
-    """What measures falls back to replicas when blind, and takes no answer for an error."""
+    """What measures falls back to replicas when blind, and takes no answer for an error.
+
+    An agent does not know a workload that is gone, so that what asks it alone has no fallback: that
+    would bring back at once what was let go. KEDA leaves replicas as they are on errors then.
+    """
     spec = recipe(name)["spec"]
     measuring = [each for each in spec["triggers"] if each["type"] != "cron"]
     if measuring:
-        assert spec["fallback"]["replicas"] >= 1
+        asks_agents = {each["type"] for each in measuring} == {"metrics-api"}
+        assert ("fallback" not in spec) is asks_agents
+        assert asks_agents or spec["fallback"]["replicas"] >= 1
         assert spec["cooldownPeriod"] >= 1800
     for trigger in measuring:
         # KEDA falls back for means over replicas alone, in all of its versions.
         assert trigger["metricType"] == "AverageValue"
         if trigger["type"] == "prometheus":
             assert trigger["metadata"]["ignoreNullValues"] == "false"
+
+
+@pytest.mark.parametrize("replicas", [(0,) * 8 + (1,) * 12 + (0,) * 4, (1,) * 20 + (3,) * 148])
+def test_what_advice_writes_is_as_the_schema_says(replicas: tuple[int, ...]) -> None:
+    """By the day and by the week; the fleet's advice and a node's are the same words."""
+    workload = Workload(
+        "web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"
+    )
+    hours = Schedule(replicas, Outcome(1.0, 0.5, 0.0, 1.0), periods=14, lead_seconds=300.0)
+    (step,) = schedule_instructions(workload, hours)
+
+    written = load_yaml(step.text, "advice").data
+    assert faults(schema("keda-cron.yaml"), written) == []
+    assert {each["metadata"]["timezone"] for each in written["spec"]["triggers"]} == {"Etc/UTC"}
 
 
 def test_every_recipe_is_documented() -> None:

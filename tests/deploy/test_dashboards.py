@@ -88,7 +88,7 @@ def test_there_is_one_for_each_question() -> None:
     """The names are what alerts and people's bookmarks know."""
     assert set(BOARDS) == {
         *("rightsizer-fleet", "rightsizer-node", "rightsizer-gpu", "rightsizer-workload"),
-        *("rightsizer-waste", "rightsizer-advice", "rightsizer-health"),
+        *("rightsizer-waste", "rightsizer-advice", "rightsizer-health", "rightsizer-estate"),
     }
     assert all(board["uid"] == name for name, board in BOARDS.items())
     assert len({board["title"] for board in BOARDS.values()}) == len(BOARDS)
@@ -139,8 +139,18 @@ def test_metrics_exist(query: DashboardQuery) -> None:
 
 
 def test_target_matchers(query: DashboardQuery) -> None:
-    """Each selector has what the variables choose, as far as its metric has these labels."""
+    """Each selector has what the variables choose, as far as its metric has these labels.
+
+    What the fleet service tells is of no node: it is chosen by its cluster alone.
+    """
+    place = (query.board, query.panel)
+    is_service = place in excluded("target-job-rule") & excluded("target-instance-rule")
     for name, matchers in SELECTOR.findall(query.expression):
+        if is_service:
+            assert 'cluster=~"$cluster"' in matchers
+            assert "$job" not in matchers
+            assert "$instance" not in matchers
+            continue
         assert TARGET in matchers
         metric = METRICS.get(name.removesuffix("_bucket"))
         for label in ("uuid", "workload") if metric else ():
@@ -170,11 +180,23 @@ def test_target_rate_interval_rule(query: DashboardQuery) -> None:
 
 
 def test_exclusions_have_reasons_and_panels() -> None:
-    """An exception says why, and is for a panel that exists."""
+    """An exception says why, and is for a panel that exists, or for all of a dashboard's."""
     titles = {(uid, panel["title"]) for uid, each in BOARDS.items() for panel in panels_of(each)}
     for rule, exclusion in EXCLUSIONS.items():
         assert len(exclusion["reason"].split()) > 3, rule
-        assert excluded(rule) <= titles
+        for entry in exclusion["entries"]:
+            assert entry["dashboard"] in BOARDS
+            assert "panel" not in entry or (entry["dashboard"], entry["panel"]) in titles
+
+
+def test_what_chooses_nothing_is_out_of_sight() -> None:
+    """Where nodes cannot be chosen, their variables are hidden and only handed on by links."""
+    for uid, each in BOARDS.items():
+        asked = json.dumps([*panels_of(each)])
+        for variable in each["templating"]["list"]:
+            if variable["name"] in {"job", "instance"}:
+                is_asked = f'=~\\"${variable["name"]}\\"' in asked
+                assert (variable.get("hide", 0) == 0) is is_asked, (uid, variable["name"])
 
 
 def test_panel_rules(board: dict[str, Any]) -> None:

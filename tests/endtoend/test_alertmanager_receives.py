@@ -16,7 +16,7 @@ from alertmanager_server import Alertmanager, alertmanager_server
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.edge.yaml import load_yaml
 
-pytestmark = pytest.mark.prometheus
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 
 CONFIG: Final = Path(__file__).parents[2] / "config" / "prometheus"
 DURATION: Final = re.compile(r"(for|keep_firing_for|interval): \d+[mhd]\b")

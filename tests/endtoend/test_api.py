@@ -26,6 +26,8 @@ run_demo(
     ),
     lambda text: print(text, flush=True),
 )
+
+pytestmark = pytest.mark.timeout(240)
 """
 
 

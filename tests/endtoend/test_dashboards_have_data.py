@@ -2,7 +2,7 @@
 
 No node shows everything at once, so that there are three: a day of eight healthy and wasteful
 GPUs, the same day of eight that break, and boards of all ages whose agent tells all details and
-asks a serving engine.
+asks a serving engine. Beside them a fleet service looks at an estate.
 """
 
 import math
@@ -17,9 +17,12 @@ from typing import Final
 
 import pytest
 
-from agent_process import AgentProcess, agent_process
+from agent_process import RIGHTSIZER, AgentProcess, agent_process
 from dashboard_files import BOARDS, QUERIES, VALUES, concrete
+from fleet_loopback import LoopbackStore, loopback_store
+from kept_advice import keep_advice
 from prometheus_server import Prometheus, prometheus_server, scrape_config
+from rightsizer.domain.finding import Savings
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(300)]
 
@@ -47,11 +50,25 @@ grafana: {{url: "http://{engine}/grafana"}}
 history: {{path: "{folder}/history.db"}}
 path: {{api_socket: ""}}
 """
+FLEET: Final = """\
+fleet:
+  path: "{folder}/fleet.db"
+  api_socket: ""
+  lookback: 1d
+  workers: 1
+  interval: 1m
+  store: {{url: "{store}", timeout: 2m}}
+web: {{listen_addresses: ["127.0.0.1:0"]}}
+log: {{format: json}}
+"""
 MAY_BE_EMPTY: Final[dict[str, str]] = {
     "advice: Outcomes: A": "no advice need have been closed yet",
     "advice: Outcomes over time: A": "the same; the counter's series are those of closed advice",
     "advice: Realized: A": "nobody has acted on any advice here",
     "advice: Realized by rule: A": "the same",
+    "estate: Findings of the last look: A": "nothing is wrong with this estate",
+    "estate: Pools: G": "no scheduler's exporter is in its store",
+    "estate: Waited for by pool: A": "the same",
 }
 """Queries that are right to find nothing on these nodes, and why. Parsing is asked of them too."""
 SECONDS: Final = 150.0
@@ -59,13 +76,15 @@ SECONDS: Final = 150.0
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """A Prometheus with our rules that scrapes all three."""
+    """A Prometheus with our rules that scrapes all four."""
     with ExitStack() as stack:
-        node, faults, details = (tmp_path_factory.mktemp(name) for name in "abc")
+        node, faults, details, fleet = (tmp_path_factory.mktemp(name) for name in "abcd")
+        store = stack.enter_context(loopback_store(16))
         agents = [
             _demo(stack, node, scenario="eight-gpu-node", speed=1800.0, tick=60.0, days=1),
             _demo(stack, faults, scenario="faulty-node", speed=60.0, tick=5.0, days=0),
             _details(stack, details),
+            _fleet(stack, fleet, store),
         ]
         rules = RULES.read_text("utf-8").replace("interval: 5m", "interval: 1s")
         config = scrape_config(*(agent.address for agent in agents), rule_files=("rules.yaml",))
@@ -74,6 +93,9 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         # Each has been scraped, and has shown its GPUs and who holds them.
         server.wait_for("count(count by (instance) (rightsizer_state_seconds_total)) == 3", 60.0)
         server.wait_for("count(rightsizer_workload_info) > 0", 60.0)
+        # The service has been seen before its first look, so that what the look costs is growth.
+        server.wait_for("count_over_time(rightsizer_fleet_queries_total[1m]) > 1")
+        store.goes_on.set()
         yield server
 
 
@@ -131,7 +153,9 @@ def test_variables_find_the_nodes(prometheus: Prometheus) -> None:
         assert names == ["cluster", "job", "instance", "uuid", "workload"]
     for name in ("job", "instance", "uuid", "workload"):
         assert prometheus.get(f"label/{name}/values"), name
-    assert len(prometheus.get("label/instance/values")) == 3
+    assert len(prometheus.get("label/instance/values")) == 4
+    nodes = prometheus.query("count by (instance) (rightsizer_device_up)")
+    assert len(nodes) == 3
 
 
 def _demo(stack: ExitStack, folder: Path, **settings: object) -> AgentProcess:
@@ -143,6 +167,16 @@ def _details(stack: ExitStack, folder: Path) -> AgentProcess:
     engine = stack.enter_context(_engine())
     config = DETAILS.format(engine=engine, folder=folder)
     return stack.enter_context(agent_process(folder, config=config))
+
+
+def _fleet(stack: ExitStack, folder: Path, store: LoopbackStore) -> AgentProcess:
+    """A service whose first look waits for the store; it and a node's agent have advice open."""
+    store.goes_on.clear()
+    store.advised = "a1b2c3d4e5f6"
+    keep_advice(folder / "fleet-advice.db", time.time_ns(), savings=Savings(1.0, 1.0, 2.0, 3.0))
+    config = FLEET.format(folder=folder, store=store.url)
+    command = (*RIGHTSIZER, "fleet", "--serve")
+    return stack.enter_context(agent_process(folder, command=command, config=config))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from estate.life import Life, live
 from estate.truth import Metrics, score
 from evaluation.fleet import DAYS, START, STORES, same_verdicts, sources_of
 
-pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(900)]
 
 FILLED: Final = (
     (Metrics.OWN, "Prometheus"),

@@ -253,6 +253,8 @@ def test_an_interrupt_ends_it_quietly(tmp_path: Path, url: str) -> None:
         ) as process:
             assert reached.wait(30)
             process.send_signal(signal.SIGINT)
+            # A look that is quick would be over before the signal has come.
+            go_on.wait(1)
             go_on.set()
             _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, b"")

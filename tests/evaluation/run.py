@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from evaluation import (
     alibaba,
     autoscale_replay,
+    broker,
     dcgm,
     findings,
     fleet,
@@ -73,6 +74,7 @@ EVALUATIONS: Final[Sequence[tuple[str, Evaluation]]] = (
     ("Projection of profiles", projection.evaluate),
     ("The fleet, in real stores", fleet.evaluate),
     ("Profilers' files against their raw events", profiles.evaluate),
+    ("The node broker", broker.evaluate),
 )
 
 

@@ -9,6 +9,8 @@ from evaluation.findings import Stream, live
 from evaluation.options import FIRST_SCORED_SEED, SCENARIOS
 from rightsizer.domain.state import Tier
 
+pytestmark = pytest.mark.timeout(240)
+
 TICK: Final = 301.0
 WHOLE: Final[Stream] = (Tier.PROFILING, False)
 BASIC: Final[Stream] = (Tier.BASIC, False)

@@ -9,6 +9,8 @@ from rightsizer.domain.advice import AdviceEventKind, AdviceState
 from rightsizer.publish.grafana.note import Note
 from rightsizer.publish.grafana.outbox import MemoryOutbox
 
+pytestmark = pytest.mark.timeout(240)
+
 TICK_SECONDS: Final = 900.0
 RUN_EVERY_SECONDS: Final = 6 * 3600.0
 GPUS: Final = 3

@@ -123,6 +123,7 @@ def test_nothing_known_is_not_shown_as_nothing() -> None:
             node_advice=(),
             teams=(),
             waiting=(),
+            served=(),
             judgements=(),
         )
     )

@@ -29,13 +29,16 @@ class Desk:
 
     def __init__(self) -> None:
         self.book = Book()
+        self.claims: list[tuple[object, ...]] = []
         self._site = Site(
             latest=lambda: None,
             exposition=Exposition(lambda: None),
             page=Page(FreshnessSettings(), FitSettings(), 0.0),
             freshness=FreshnessSettings(),
             wall_time=lambda: NOW,
-            routes=AdviceRoutes(self.book, RuleTree()).routes,
+            routes=AdviceRoutes(
+                self.book, RuleTree(), lambda *claim: self.claims.append(claim)
+            ).routes,
         )
 
     def ask(
@@ -85,6 +88,17 @@ def test_who_gives_no_name_is_known_by_the_kernel() -> None:
         desk.ask("/api/v1/advice/a1b2c3/claim", b"{}")
 
     assert desk.book.acts == [("a1b2c3", AdviceState.CLAIMED, "uid:1000", "", None)]
+
+
+@pytest.mark.parametrize(("verb", "is_told"), [("claim", True), ("snooze", False)])
+def test_a_claim_is_told_with_who_the_kernel_says_it_is(verb: str, *, is_told: bool) -> None:
+    """Beside the name in the request; whoever acts on claims goes by the former."""
+    desk = Desk()
+    with capture_logs():
+        desk.ask(f"/api/v1/advice/a1b2c3/{verb}", b'{"actor": "root"}')
+
+    told = [(actor, peer, identity) for _, actor, peer, identity in desk.claims]
+    assert told == ([("root", PEER, None)] if is_told else [])
 
 
 def test_over_tcp_nothing_is_changed() -> None:

@@ -1,8 +1,10 @@
 """The wired agent, in this process and in fast motion: what it publishes of itself, how it ends."""
 
 import contextlib
+import json
 import socket
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,8 +14,10 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
+from profile_beside import waiting_profile
 from readings import DAY, EMPTY, EPOCH, HELD, HOUR, MINUTE, SECOND, gpu, snapshot, workload
 from rightsizer.advice.rules import RULES
+from rightsizer.config.loader import load
 from rightsizer.domain.errors import RightsizerError
 from rightsizer.domain.metric_family import series_key
 from rightsizer.domain.snapshot import Snapshot
@@ -22,6 +26,7 @@ from rightsizer.domain.window import Window
 from rightsizer.domain.workload import WorkloadClass
 from rightsizer.edge.clock import FastClock
 from rightsizer.runtime.agent import Agent
+from rightsizer.runtime.label_settings import LabelSettings
 from rightsizer.runtime.notify import Notifier
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.storage import Storage
@@ -129,6 +134,21 @@ def test_it_samples_until_there_is_no_more_and_closes_everything() -> None:
     assert agent.server.addresses == ()
 
 
+def test_a_feature_file_is_written_once_settings_name_one(tmp_path: Path) -> None:
+    """The job is there without one too, for a reload to name it."""
+    file = tmp_path / "rightsizer"
+    with running(Minutes(3)) as agent:
+        agent.start()
+        agent.run(threading.Event())
+        agent.jobs.run("label")
+        assert not file.exists()
+
+        agent.settings = replace(agent.settings, labels=LabelSettings(file=str(file)))
+        agent.jobs.run("label")
+
+    assert "rightsizer.gpu-count=1\n" in file.read_text()
+
+
 def test_it_tells_of_itself_in_counters_and_gauges() -> None:
     """From the first report on, so that rates and absence alerts work."""
     report = lived_through(Minutes(3)).accountant.latest()
@@ -139,8 +159,39 @@ def test_it_tells_of_itself_in_counters_and_gauges() -> None:
     assert told.counters["rightsizer_samples_late_total"] == 0
     assert told.counters["rightsizer_history_writes_total"] == 0
     assert told.gauges["rightsizer_config_last_reload_success_timestamp_seconds"] == EPOCH / SECOND
-    assert [job.name for job in told.jobs] == ["recommend", "flush", "prune", "annotate"]
+    jobs = [job.name for job in told.jobs]
+    assert jobs == ["recommend", "flush", "prune", "annotate", "label"]
     assert (told.started, told.interval_seconds, told.source) == (EPOCH, 60.0, "minutes")
+
+
+def test_profiles_are_listed_counted_and_judged_by_what_a_reload_says(tmp_path: Path) -> None:
+    """Over a real connection, as anybody asks; the next report has the counts."""
+    file = "profiles: {rules: {profile_host_bound: {on_ratio: 0.9}}}"
+    agents: list[Agent] = []
+
+    def reread() -> Settings:
+        return replace(agents[0].settings, profiles=load(Settings, file, "test.yaml").profiles)
+
+    path = str(tmp_path / "history.db")
+    with running(Session(3, 1), path, reread=reread) as agent:
+        agents.append(agent)
+        agent.start()
+        agent.coordinator.run(threading.Event())
+        agent.profiles.take([waiting_profile(EPOCH + 30 * SECOND)])
+        agent.reloader.reload()
+        agent.profiles.take([waiting_profile(EPOCH + 31 * SECOND)])
+        agent.coordinator.run(threading.Event())
+        (address,) = agent.server.addresses
+        with urllib.request.urlopen(f"http://{address}/api/v1/profiles") as answer:
+            listed = json.load(answer)["profiles"]
+        report = agent.accountant.latest()
+        agent.stop()
+
+    assert sorted(each["outcome"] for each in listed) == ["complaint", "fine"]
+    assert report is not None
+    for outcome in ("complaint", "fine"):
+        key = series_key("rightsizer_profiles_total", format="pytorch", outcome=outcome)
+        assert report.agent.counters[key] == 1
 
 
 def test_stopping_flushes(tmp_path: Path) -> None:

@@ -23,10 +23,15 @@ from rightsizer.publish.web.openapi import openapi_document
 from rightsizer.publish.web.page import Page
 from rightsizer.publish.web.routes import ROUTES, Route, Site
 from rightsizer.publish.web.view import FitSettings
+from rightsizer.runtime.actions.routes import ActionRoutes, ActionState
 from rightsizer.runtime.advice_control import AdviceRoutes
+from rightsizer.runtime.broker.paths import closed_routes
+from rightsizer.runtime.capture.routes import CaptureRoutes, CaptureState
 from rightsizer.runtime.control import ControlRoutes
 from rightsizer.runtime.fleet.routes import FleetRoutes
-from rightsizer.runtime.settings import RuleTree
+from rightsizer.runtime.placing import PlaceRoutes
+from rightsizer.runtime.profile_route import ProfileRoute
+from rightsizer.runtime.settings import RuleTree, Settings
 from rightsizer.telemetry.controls import Controls
 
 METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
@@ -40,6 +45,11 @@ def site_of(report: Report | None) -> Site:
         *AdviceRoutes(Book(), RuleTree()).routes,
         *ControlRoutes(Controls(clock), clock, lambda _: None).routes,
         *LifecycleRoutes(lambda: None, is_enabled=True).routes,
+        *ProfileRoute(tuple).routes,
+        *CaptureRoutes(CaptureState).routes,
+        *ActionRoutes(ActionState).routes,
+        *PlaceRoutes(Settings).routes,
+        *closed_routes(),
         *fleet_routes(),
     )
     freshness = FreshnessSettings()
@@ -172,6 +182,15 @@ def test_what_changes_something_answers_as_described(
     answer = site_of(None).answer(request)
     assert answer.status == HTTPStatus.OK
     assert list(faults(json.loads(answer.body), json_schema_of(method, path))) == []
+
+
+@pytest.mark.parametrize("report", [node_report(), full_report()], ids=["node", "full"])
+@pytest.mark.parametrize("gpus", ["1", "2", "64"])
+def test_places_are_as_described(gpus: str, report: Report) -> None:
+    """Whether the request is met or not."""
+    answer = answered(report, "/api/v1/place", gpus=[gpus])
+    assert answer.status == HTTPStatus.OK
+    assert list(faults(json.loads(answer.body), json_schema_of("GET", "/api/v1/place"))) == []
 
 
 @pytest.mark.parametrize("name", ["summary", "strip"])

@@ -184,7 +184,7 @@ def test_what_was_broken_at_the_start_counts_too(tmp_path: Path) -> None:
 
 def test_a_history_that_is_full_is_told_once(tmp_path: Path) -> None:
     """With what to do about it, and how many windows had to go."""
-    desk = Desk(tmp_path / "history.db", maximum_bytes=2**16)
+    desk = Desk(tmp_path / "history.db", maximum_bytes=2**16 + 2**14)
     with capture_logs() as logs:
         for hour in range(60):
             desk.tick(hour * 3600, hour * 3600 + 1)

@@ -45,6 +45,8 @@ def test_a_pool_is_told_by_what_it_has_and_what_is_held() -> None:
         "rightsizer_fleet_pool_active_gpus": 1.5,
         "rightsizer_fleet_pool_free_gpus": 2.0,
         "rightsizer_fleet_pool_waiting_gpus": 3.0,
+        "rightsizer_fleet_pool_servable_gpus": 0.0,
+        "rightsizer_fleet_pool_servable_after_gpus": 0.0,
     }
     assert ("rightsizer_fleet_pool_waiting_gpus", "batch") not in found
 
@@ -71,7 +73,7 @@ def test_verdicts_are_counted_by_their_first_reason() -> None:
 
 def test_what_is_not_known_has_no_series() -> None:
     """A pool of which nobody knows who holds what."""
-    found = gauges_of(view=view((pool("dark", steady(None), nodes=1),)), waiting=())
+    found = gauges_of(view=view((pool("dark", steady(None), nodes=1),)), waiting=(), served=())
     of_dark = {name for (name, of) in found if of == "dark"}
     assert of_dark == {"rightsizer_fleet_pool_gpus", "rightsizer_fleet_pool_free_gpus"}
 

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import pytest
 
+from rightsizer.advice.profile_rules import PROFILE_RULES
 from rightsizer.advice.rules import RULES
 from rightsizer.domain.finding import Action, FindingKind, Reason
 from rightsizer.fleet.rules import ESTATE_RULES
-from rightsizer.runtime.rules_document import filled, tables
+from rightsizer.runtime.rules_document import filled, profile_tables, tables
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 REGISTRIES: Final[dict[str, Sequence[Any]]] = {"rules.md": RULES, "fleet-rules.md": ESTATE_RULES}
@@ -44,7 +45,8 @@ def named(rule: Any, kind: type) -> Iterator[Any]:
 @pytest.mark.parametrize("name", REGISTRIES)
 def test_the_tables_are_the_rules_own(name: str, golden: Callable[[str | Path, str], None]) -> None:
     """Spans and thresholds are what the code has; `make golden` writes them."""
-    golden(DOCS / name, filled(PAGES[name], tables(REGISTRIES[name])))
+    texts = dict(tables(REGISTRIES[name])) | dict(profile_tables())
+    golden(DOCS / name, filled(PAGES[name], texts))
 
 
 def test_only_what_is_marked_is_written_anew() -> None:
@@ -82,3 +84,18 @@ def test_every_reason_of_the_design_has_a_rule() -> None:
     given = {reason for _, rule in EVERY for reason in named(rule, Reason)}
 
     assert given | EVERYWHERE == set(Reason)
+
+
+def test_every_rule_over_profiles_has_a_part_that_tells_all_it_can_say() -> None:
+    """In the order of their registry, with a made table each."""
+    parts = dict(re.findall(r"(?ms)^### (\w+)\n(.*?)(?=^##|\Z)", PAGES["rules.md"]))
+
+    assert list(parts) == [rule.name for rule in PROFILE_RULES]
+    for rule in PROFILE_RULES:
+        part = parts[rule.name]
+        reasons = set(named(rule, Reason)) - EVERYWHERE
+        actions = set(named(rule, Action)) - {Action.NONE}
+        assert set(map(str, reasons | actions)) <= told(part)
+        assert f"<!-- {rule.name}: made" in part
+        assert "- **Sees:**" in part
+        assert "- **Gives:**" in part

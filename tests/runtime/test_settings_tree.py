@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from rightsizer.advice.profile_rules import PROFILE_RULES
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.advice.rules.rule import Rule
@@ -19,6 +20,7 @@ from rightsizer.domain.workload import Allocator, WorkloadClass
 from rightsizer.runtime.fleet.settings import WholeSettings
 from rightsizer.runtime.market_rules import rules_of
 from rightsizer.runtime.policy import Match, Policy
+from rightsizer.runtime.profile_settings import ProfileRuleTree, ProfileSettings
 from rightsizer.runtime.settings import OTHERS, RuleTree, Settings
 
 ROOT: Final = Path(__file__).parent.parent.parent
@@ -96,6 +98,30 @@ def test_the_rules_run_with_what_the_operator_set() -> None:
     assert [rule.name for rule in rules] == [rule.name for rule in RULES]
     assert rules[0].settings == IdleSettings(on_ratio=0.7, notebook_seconds=1800.0)
     assert [rule.settings for rule in rules[1:]] == [rule.settings for rule in RULES[1:]]
+
+
+def test_rules_over_profiles_run_with_what_the_operator_set() -> None:
+    """Each has its settings under its name, and readers their limits."""
+    text = """
+    profiles:
+      limits: {unpacked_maximum: 1GiB}
+      time: {adjacent_maximum_nanoseconds: 50}
+      rules: {profile_pcie_bound: {on_ratio: 0.2, steady: {kernels_minimum: 10}}}
+      valid_for: 7d
+    """
+    settings = load(Settings, text, "test.yaml").profiles
+    changed = {each.name: each.settings for each in settings.judges}
+
+    assert [each.name for each in fields(ProfileRuleTree)] == [rule.name for rule in PROFILE_RULES]
+    assert [rule.settings for rule in PROFILE_RULES] == [
+        rule.settings for rule in ProfileSettings().judges
+    ]
+    assert changed["profile_pcie_bound"].on_ratio == 0.2
+    assert changed["profile_pcie_bound"].steady.kernels_minimum == 10
+    assert changed["profile_host_bound"] == PROFILE_RULES[1].settings
+    assert settings.valid_for == 7 * 86400.0
+    assert settings.read_limits.unpacked_maximum_bytes == 2**30
+    assert settings.read_limits.time.adjacent_maximum_nanoseconds == 50
 
 
 def test_a_policy_reads_as_the_design_writes_it() -> None:

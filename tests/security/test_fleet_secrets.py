@@ -17,6 +17,8 @@ from faulty_store import Asked, Reply, faulty_store
 from fleet_command import asked_in_process, configured, fleet_process, look_command
 from odd_estate import END, odd_estate
 
+pytestmark = pytest.mark.timeout(240)
+
 MARK: Final = "s3cret"
 TENANT: Final = f"tenant-{MARK}"
 PASSWORD: Final = f"pass w0rd {MARK}"

@@ -17,7 +17,7 @@ from profile_traces import KinetoTrace
 from profile_xplane import WORKED, length_field, number_field, space, varint, viewer_trace
 from rightsizer.domain.errors import ProfileError
 from rightsizer.domain.profile import Profile
-from rightsizer.profiles.formats import FORMATS, open_profile, read_all
+from rightsizer.profiles.formats import FORMATS, open_profile, read_all, read_files
 from rightsizer.profiles.reader import ReadLimits
 
 LIMITS: Final = ReadLimits(
@@ -172,13 +172,16 @@ def test_files_that_are_made_to_harm(tmp_path: Path, name: str) -> None:
 
 
 def test_a_folder_of_such_files(tmp_path: Path) -> None:
-    """It is refused by the file that is broken."""
+    """The file that is broken is named; whoever asks for all of them is refused by it."""
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     assert len(read_all([tmp_path], LIMITS)) == len(FILES)
     (tmp_path / "broken").write_bytes(FILES["xplane"][:-3])
     with pytest.raises(ProfileError, match="broken"):
         read_all([tmp_path], LIMITS)
+    read = read_files([tmp_path], LIMITS)
+    assert [each.source for each in read.broken] == ["broken"]
+    assert len(read.profiles) == len(FILES)
 
 
 def test_every_format_is_fuzzed(tmp_path: Path) -> None:

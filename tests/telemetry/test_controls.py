@@ -82,3 +82,20 @@ def test_any_thread_may_ask() -> None:
         thread.join()
     assert not failures
     assert controls.released(Held.GPUS) is None
+
+
+def test_each_askers_release_stands_by_itself() -> None:
+    """What lasts longest is in force; nobody but an operator takes back what is another's."""
+    clock = FastClock(0)
+    controls = Controls(clock)
+    mine = controls.release(Held.COUNTERS, 10.0)
+    theirs = controls.release(Held.COUNTERS, 60.0, asker="capture")
+    assert controls.released(Held.COUNTERS) is theirs
+    assert controls.resume(Held.COUNTERS, asker="capture")
+    assert not controls.resume(Held.COUNTERS, asker="capture")
+    assert controls.released(Held.COUNTERS) is mine
+    for_good = controls.release(Held.COUNTERS)
+    controls.release(Held.COUNTERS, 60.0, asker="capture")
+    assert controls.released(Held.COUNTERS) is for_good
+    assert controls.resume(Held.COUNTERS)
+    assert controls.released(Held.COUNTERS) is None

@@ -116,8 +116,14 @@ def provision(
         found.pop(Resource.MEMORY, None)
         under.pop(Resource.MEMORY, None)
     is_under = any(share >= settings.underprovisioned_ratio for share in under.values())
+    known = window.known
     resources = {
-        resource: _resource(resource, found.get(resource), window, under, settings)
+        resource: _resource(
+            found.get(resource),
+            under.get(resource),
+            window.saturated.get(resource, 0) / known if known else None,
+            settings.memory_margin_ratio if resource is Resource.MEMORY else settings.margin_ratio,
+        )
         for resource in Resource
         if resource in found or resource in under
     }
@@ -196,18 +202,13 @@ def _under(window: Window) -> dict[Resource, float]:
 
 
 def _resource(
-    resource: Resource,
-    demand: float | None,
-    window: Window,
-    under: Mapping[Resource, float],
-    settings: ProvisioningSettings,
+    demand: float | None, under: float | None, saturated: float | None, margin: float
 ) -> ResourceProvisioning:
-    margin = settings.memory_margin_ratio if resource is Resource.MEMORY else settings.margin_ratio
     need = None if demand is None else demand * (1 + margin)
     return ResourceProvisioning(
         demand=demand,
         need=need,
         overprovisioned=None if need is None else max(0.0, 1.0 - need),
-        saturated=window.saturated.get(resource, 0) / window.known if window.known else None,
-        underprovisioned=under.get(resource),
+        saturated=saturated,
+        underprovisioned=under,
     )

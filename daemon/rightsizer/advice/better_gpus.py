@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rightsizer.advice.placement_sets import MOST_CANDIDATES, SetScore, best_set, score_of
 from rightsizer.domain.device import Device
 from rightsizer.domain.node import Node
 from rightsizer.domain.topology import Topology
+from rightsizer.placement.sets import MOST_CANDIDATES, SetScore, best_set, score_of
 
 __all__ = ["BetterGpus", "better_gpus"]
 

@@ -70,6 +70,15 @@ class Ledger:
             if record.advice.is_open
         )
 
+    @property
+    def claims(self) -> dict[str, Nanoseconds]:
+        """Since when advice is claimed that still is, by its id."""
+        return {
+            record.advice.id: record.trial_since
+            for record in self._records.values()
+            if record.advice.state is AdviceState.CLAIMED and record.trial_since is not None
+        }
+
     def advice(self) -> tuple[Advice, ...]:
         """Open advice first, the oldest of it first; then what was closed, the latest first."""
         found = [record.advice for record in self._records.values()]

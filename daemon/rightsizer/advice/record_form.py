@@ -24,7 +24,7 @@ from rightsizer.domain.finding import (
     Severity,
 )
 
-__all__ = ["event_from", "record_from", "tally_from"]
+__all__ = ["event_from", "finding_from", "record_from", "tally_from"]
 
 _Form = Mapping[str, Any]
 _Made = TypeVar("_Made")
@@ -68,7 +68,8 @@ def _made(kind: type[_Made], form: _Form, **parts: Any) -> _Made:
 
 
 def _advice(form: _Form) -> Advice:
-    return _made(Advice, form, finding=_finding(form["finding"]), state=AdviceState(form["state"]))
+    finding, state = finding_from(form["finding"]), AdviceState(form["state"])
+    return _made(Advice, form, finding=finding, state=state)
 
 
 def _baseline(form: _Form) -> Baseline:
@@ -85,7 +86,8 @@ def _baseline(form: _Form) -> Baseline:
     )
 
 
-def _finding(form: _Form) -> Finding:
+def finding_from(form: _Form) -> Finding:
+    """A rule's verdict, as `record_from` reads records."""
     return _made(
         Finding,
         form,

@@ -60,6 +60,7 @@ def _scaled_object(workload: Workload, schedule: Schedule) -> str:
         *namespace,
         "spec:",
         "  scaleTargetRef:",
+        "    kind: Deployment",
         f"    name: {workload.name}",
         f"  minReplicaCount: {least}",
         f"  maxReplicaCount: {most}",

@@ -8,6 +8,7 @@ from rightsizer.cli.aligned import aligned
 from rightsizer.cli.counted import counted
 from rightsizer.cli.fleet_advice_text import advice_text, node_advice_text
 from rightsizer.cli.fleet_source_text import sources_text
+from rightsizer.cli.fleet_waiting_text import waiting_text
 from rightsizer.cli.wrapped import wrapped
 from rightsizer.domain.advice import OPEN_STATES
 from rightsizer.domain.units import format_duration
@@ -32,6 +33,7 @@ def fleet_text(form: Mapping[str, Any]) -> str:
         *sources_text(form["sources"], form["time"]),
         "",
         *_pools(form["pools"]),
+        *waiting_text(form["waiting_work"]),
         *_teams(form["teams"]),
         *advice_text(form["advice"]),
         *node_advice_text(form["node_advice"], form["advice"]),

@@ -3,10 +3,12 @@
 import argparse
 from pathlib import Path
 
-from rightsizer.domain.errors import HistoryError
+from rightsizer.domain.errors import HistoryError, RightsizerError
+from rightsizer.edge.local import LocalClient
+from rightsizer.runtime.flush_route import FLUSH_PATH
 from rightsizer.runtime.settings import Settings
 
-__all__ = ["add_history_flag", "history_path"]
+__all__ = ["add_history_flag", "history_path", "write_up_to_now"]
 
 
 def add_history_flag(parser: argparse.ArgumentParser) -> None:
@@ -31,3 +33,13 @@ def history_path(arguments: argparse.Namespace, settings: Settings) -> Path:
     if not path:
         raise HistoryError("no history is kept; set history.path or give --history.path")
     return Path(path)
+
+
+def write_up_to_now(settings: Settings) -> None:
+    """Ask a running agent to write what it knows; without one the history is as it is."""
+    if not settings.path.api_socket:
+        return
+    try:
+        LocalClient(Path(settings.path.api_socket)).post(FLUSH_PATH, {})
+    except RightsizerError:
+        return  # No agent runs, or not for us: what it wrote last is a minute old at most.

@@ -4,20 +4,15 @@ import argparse
 import json
 import platform
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from rightsizer.cli.command import Command, add_config_flag, settings_of
-from rightsizer.cli.history_flag import add_history_flag, history_path
+from rightsizer.cli.history_flag import add_history_flag, history_path, write_up_to_now
 from rightsizer.cli.job_report_text import job_report_text
 from rightsizer.cli.output import say
-from rightsizer.domain.errors import RightsizerError
 from rightsizer.domain.units import seconds
-from rightsizer.edge.local import LocalClient
 from rightsizer.publish.json_form import advice_form
-from rightsizer.runtime.flush_route import FLUSH_PATH
 from rightsizer.runtime.job_report import JobReport, job_report
-from rightsizer.runtime.settings import Settings
 
 __all__ = ["COMMAND"]
 
@@ -49,22 +44,13 @@ def run(arguments: argparse.Namespace) -> int:
     """
     settings = settings_of(arguments)
     path = history_path(arguments, settings)
-    _write_up_to_now(settings)
+    write_up_to_now(settings)
     report = job_report(path, settings, arguments.job)
     if arguments.json:
         say(json.dumps(_form(report), indent=2))
     else:
         say(job_report_text(report, platform.node()))
     return 0
-
-
-def _write_up_to_now(settings: Settings) -> None:
-    if not settings.path.api_socket:
-        return
-    try:
-        LocalClient(Path(settings.path.api_socket)).post(FLUSH_PATH, {})
-    except RightsizerError:
-        return  # No agent runs, or not for us: what it wrote last is a minute old at most.
 
 
 def _form(report: JobReport) -> dict[str, Any]:

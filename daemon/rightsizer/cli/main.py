@@ -55,9 +55,14 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def _commands(arguments: Sequence[str]) -> tuple[Command, ...]:
-    """Those that may be asked for: the agent alone where its name comes first."""
+    """Those that may be asked for: those that stay, alone where their names come first."""
     if arguments[:1] == [agent.COMMAND.name]:
         return (agent.COMMAND,)
+    if arguments[:1] == ["run"]:
+        # It stays as long as what it has started.
+        from rightsizer.cli.run import COMMAND  # noqa: PLC0415 - as said above.
+
+        return (COMMAND,)
     # The agent stays for months, and the other commands' modules would be 5 MiB of its memory.
     from rightsizer.cli.commands import COMMANDS  # noqa: PLC0415
 

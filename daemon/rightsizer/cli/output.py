@@ -7,7 +7,7 @@ from typing import Final
 
 from rightsizer.domain.errors import RightsizerError
 
-__all__ = ["discard_output", "say"]
+__all__ = ["discard_output", "harmless", "say"]
 
 _OBEYED: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -23,7 +23,7 @@ def say(text: str) -> None:
         RightsizerError: it cannot be written.
     """
     try:
-        print(_OBEYED.sub("?", text), flush=True)
+        print(harmless(text), flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -32,6 +32,11 @@ def say(text: str) -> None:
             f"standard output cannot be written: {error.strerror}; make room where it goes, or "
             "send it elsewhere"
         ) from None
+
+
+def harmless(text: str) -> str:
+    """A text that does nothing to a terminal."""
+    return _OBEYED.sub("?", text)
 
 
 def discard_output() -> None:

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.output import say
@@ -16,12 +15,11 @@ from rightsizer.domain.errors import UsageError
 from rightsizer.edge.whole_file import WholeFile
 from rightsizer.publish.report.plan_document import PlanPage, plan_document
 from rightsizer.runtime.plan_answer import Answer, answers
+from rightsizer.runtime.plan_checked import check_plan
 from rightsizer.runtime.plan_file import PlanFile, read_plan_file
 from rightsizer.runtime.plan_form import measured_form, plan_form
-from rightsizer.runtime.plan_measured import Measured, compare_measured
-from rightsizer.runtime.plan_recording import read_devices
+from rightsizer.runtime.plan_measured import Measured
 from rightsizer.sizing.planner import Planner
-from rightsizer.telemetry.recorded.source import open_recording
 
 __all__ = ["COMMAND"]
 
@@ -51,13 +49,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--measured",
         type=Path,
         nargs="+",
-        metavar="RECORDING",
-        help="files of a recording of the model at work; tells where the prediction was off",
+        metavar="FILE",
+        help="files of the model at work: of a recording, a profiler's traces, MLPerf logs; tells "
+        "where the prediction was off",
     )
     parser.add_argument(
         "--board",
         metavar="KEY",
-        help="board of the catalogue that was recorded, where the recording does not say",
+        help="board of the catalogue that was measured, where the files do not say",
     )
     parser.add_argument(
         "--catalogue",
@@ -92,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         RequirementError: the file cannot be read, or its only requirement is wrong.
         ConfigurationError: the configuration, or a file of boards or prices, has faults.
         RecordingError: the recording cannot be read.
+        ProfileError: a profile cannot be read, or cannot carry a comparison.
     """
     settings = settings_of(arguments)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     planner = Planner(catalogue, prices, settings.sizing)
     file = read_plan_file(arguments.file)
     found = answers(file, planner)
-    measured = _measured(arguments, file, found, planner, catalogue)
+    measured = _measured(arguments, file, found, planner)
     if arguments.html is not None:
         _write_html(arguments.html, arguments.file, found)
     if arguments.json:
@@ -148,19 +148,14 @@ def _measured(
     file: PlanFile,
     found: tuple[Answer, ...],
     planner: Planner,
-    catalogue: Catalogue,
 ) -> Measured | None:
     if arguments.measured is None:
         return None
     requirement, plan = file.items[0].requirement, found[0].plan
     if file.is_list or requirement is None or plan is None:
         raise UsageError("--measured: a recording is of one model; give a file of one requirement")
-    source = open_recording(arguments.measured, catalogue=catalogue, board=arguments.board)
-    try:
-        devices = read_devices(source)
-    finally:
-        source.close()
-    return compare_measured(requirement, planner, plan.candidates[0], devices)
+    paths, board = arguments.measured, arguments.board
+    return check_plan(requirement, planner, plan.candidates[0], paths, board)
 
 
 COMMAND = Command("plan", "say which GPUs fit a model and its load", configure, run, _DESCRIPTION)

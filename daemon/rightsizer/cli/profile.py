@@ -2,17 +2,22 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from rightsizer.cli.command import Command
+from rightsizer.advice.profile_join import Join
+from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.history_flag import write_up_to_now
 from rightsizer.cli.output import say
 from rightsizer.cli.profile_text import profile_text
 from rightsizer.domain.errors import UsageError
 from rightsizer.edge.whole_file import WholeFile
-from rightsizer.profiles.reader import ReadLimits
+from rightsizer.profiles.formats import read_files
 from rightsizer.publish.report.profile_document import profile_document
-from rightsizer.runtime.profile_answer import profiled_workloads
 from rightsizer.runtime.profile_forms import answer_form
+from rightsizer.runtime.profile_history import joined_with_history
+from rightsizer.runtime.profiled_workload import ProfiledWorkload, judged_workloads
+from rightsizer.runtime.settings import Settings
 
 __all__ = ["COMMAND"]
 
@@ -21,7 +26,7 @@ Reads what profilers write and says where the time of each GPU goes, why it is i
 and what that would give. Formats are told by their content: PyTorch Profiler, Nsight Systems
 (.sqlite, .nsys-rep, CSV and JSON of 'nsys stats'), Nsight Compute (CSV, .ncu-rep), TensorFlow, JAX
 and XLA (.xplane.pb, trace.json.gz), MLPerf logs; packed or plain. A folder is read whole; files of
-the ranks of one program are judged together.
+the ranks of one program are judged together, and those that are broken are named.
 
 Environments, host names, users and command lines that such files carry are never kept or shown.
 docs/profiles.md tells what is read of each format, and every key of the JSON.
@@ -47,6 +52,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="answer in JSON; seconds, bytes, ratios"
     )
+    parser.add_argument(
+        "--history.path",
+        dest="history_path",
+        type=Path,
+        metavar="FILE",
+        help="the history of the node that it was recorded on: show what telemetry says of the "
+        "same GPUs and time, and where the two contradict each other (default: none)",
+    )
+    add_config_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -55,16 +69,30 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ProfileError: a file cannot be read, or is of no known format.
         UsageError: the report would replace a profile, or profiles cannot be compared.
+        HistoryError: the history cannot be read.
     """
     _check_report(arguments)
-    limits = ReadLimits()
-    found = profiled_workloads(arguments.files, limits)
-    answer = answer_form(found, profiled_workloads(arguments.against, limits))
+    settings = settings_of(arguments)
+    limits, judges = settings.profiles.read_limits, settings.profiles.judges
+    later, earlier = (read_files(each, limits) for each in (arguments.files, arguments.against))
+    found = judged_workloads(later.profiles, judges)
+    against = judged_workloads(earlier.profiles, judges)
+    joins = _joined(arguments.history_path, found, settings)
+    answer = answer_form(found, against, (*later.broken, *earlier.broken), joins)
     if arguments.report is not None:
         with WholeFile(arguments.report, "report") as out:
             out.write(profile_document(answer).encode())
     say(json.dumps(answer, indent=1) if arguments.json else profile_text(answer))
     return 0
+
+
+def _joined(
+    path: Path | None, found: Sequence[ProfiledWorkload], settings: Settings
+) -> tuple[Join, ...]:
+    if path is None:
+        return ()
+    write_up_to_now(settings)
+    return joined_with_history(path, found, settings.profiles.comparison)
 
 
 def _check_report(arguments: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.cli.aligned import aligned
+from rightsizer.cli.profile_telemetry_text import telemetry_lines
 from rightsizer.cli.wrapped import wrapped
 from rightsizer.publish.report.figures import percent
 from rightsizer.publish.report.profile_figures import (
@@ -27,13 +28,24 @@ _NAME_WIDTH: Final = 60
 
 def profile_text(answer: _Form) -> str:
     """Every workload, one after the other."""
-    return "\n\n".join("\n".join(_workload(each)) for each in answer["workloads"])
+    parts = ["\n".join(_workload(each)) for each in answer["workloads"]]
+    if answer["broken"]:
+        parts.append("\n".join(_broken(answer["broken"])))
+    return "\n\n".join(parts)
+
+
+def _broken(files: Sequence[_Form]) -> list[str]:
+    lines = ["Could not be read, and is in none of the above:"]
+    return lines + [
+        line for each in files for line in wrapped(f"{each['source']}: {each['reason']}", 2)
+    ]
 
 
 def _workload(form: _Form) -> list[str]:
     lines = [form["workload"]]
     for profile in form["profiles"]:
         lines += _profile(profile)
+    lines += telemetry_lines(form["telemetry"])
     return [*lines, *_against(form["against"]), *_findings(form["findings"])]
 
 
@@ -49,7 +61,8 @@ def _profile(form: _Form) -> list[str]:
         lines += wrapped(note, 2)
     for device in form["devices"]:
         lines += ["", *_device(device)]
-    return [*lines, *_spans(form["host_spans"]), *_benchmark(form["benchmark"])]
+    spans, steps = _spans(form["host_spans"]), _host_steps(form["host_steps"])
+    return [*lines, *steps, *spans, *_benchmark(form["benchmark"])]
 
 
 def _unread(unread: Mapping[str, int]) -> str:
@@ -111,6 +124,21 @@ def _steps(steps: Sequence[_Form]) -> list[str]:
         for each in steps[:_MOST_STEPS]
     ]
     return [*aligned(header, rows, header[:1]), *_more(len(steps) - _MOST_STEPS, "steps")]
+
+
+def _host_steps(steps: Sequence[_Form]) -> list[str]:
+    if not steps:
+        return []
+    header = ("  step of the host", "time", "loader")
+    rows = [
+        (
+            f"  {_short(each['name'])}",
+            time_text(each["seconds"]),
+            time_text(each["loader_seconds"]),
+        )
+        for each in steps[:_MOST_STEPS]
+    ]
+    return ["", *aligned(header, rows, header[:1]), *_more(len(steps) - _MOST_STEPS, "steps")]
 
 
 def _kernels(kernels: Sequence[_Form]) -> list[str]:

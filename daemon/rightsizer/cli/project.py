@@ -2,18 +2,22 @@
 
 import argparse
 import json
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.output import say
 from rightsizer.cli.project_form import LEGEND, answer_form, answers_text
-from rightsizer.cli.project_request import Answer, answer_question
+from rightsizer.cli.project_request import Answer, ReadRun, answer_question
 from rightsizer.cli.question_file import Question, read_questions
 from rightsizer.domain.errors import RightsizerError
+from rightsizer.profiles.formats import read_all
+from rightsizer.profiles.reader import ReadLimits
+from rightsizer.runtime.profiled_run import ProfiledRun, profiled_run
 
 __all__ = ["COMMAND"]
 
@@ -37,6 +41,13 @@ with {error} in the place of one that fails:
 
 sm_active, tensor_active and dram_active are needed: GPM and DCGM measure them, NVML alone does not.
 Beside these shares there is fp32_active, for work outside the tensor cores.
+
+In their place, or beside them, a trace of a profiler tells where the time of a GPU goes: kernels
+with tensor cores and without, collectives and copies beside no kernel, waits for the host. It also
+tells the GPU and the most memory, where they are in it; what it cannot tell is named:
+
+  profile: trace.json.gz              # from this file's folder; or a list, one file of each rank
+  to: [L40S]
 """
 
 
@@ -45,6 +56,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="YAML or JSON file")
     parser.add_argument(
         "--catalogue", type=Path, metavar="FILE", help="YAML file that changes or adds boards"
+    )
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        nargs="+",
+        default=(),
+        metavar="TRACE",
+        help="a profiler's files of the workload, for questions that name none; a folder's ranks",
     )
     add_config_flag(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; bytes, ratios")
@@ -60,7 +79,12 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     asked = read_questions(arguments.file)
-    ask = partial(answer_question, catalogue=catalogue, settings=settings.sizing.memory)
+    ask = partial(
+        answer_question,
+        catalogue=catalogue,
+        settings=settings.sizing.memory,
+        read_run=_reader_of_runs(arguments.file.parent, arguments.profile, catalogue),
+    )
     if arguments.json:
         if not asked.is_list:
             say(json.dumps(_form(asked.questions[0], ask), indent=1))
@@ -70,6 +94,15 @@ def run(arguments: argparse.Namespace) -> int:
     texts = [_text(each, ask, may_fail=asked.is_list) for each in asked.questions]
     say("\n\n".join([*texts, LEGEND]))
     return 0
+
+
+def _reader_of_runs(folder: Path, usual: Sequence[Path], catalogue: Catalogue) -> ReadRun:
+    @cache
+    def run_of(files: tuple[str, ...]) -> ProfiledRun | None:
+        paths = [folder / each for each in files] or usual
+        return profiled_run(read_all(paths, ReadLimits()), catalogue) if paths else None
+
+    return run_of
 
 
 def _form(question: Question, ask: _Ask) -> list[dict[str, Any]]:

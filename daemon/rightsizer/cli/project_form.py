@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from rightsizer.cli.project_request import Answer
+from rightsizer.cli.project_run_text import assumptions, run_form, run_lines
 
 __all__ = ["LEGEND", "answer_form", "answers_text"]
 
@@ -35,6 +36,8 @@ def answer_form(answer: Answer) -> dict[str, Any]:
         },
         "fits": projection.fits,
         "bottleneck": projection.bottleneck,
+        "profile": None if answer.run is None else run_form(answer.run),
+        "assumed": assumptions(answer),
     }
 
 
@@ -50,7 +53,7 @@ def answers_text(answers: Sequence[Answer]) -> str:
         for row in rows
     ]
     errors = [f"{answer.target}: {answer.error}" for answer in answers if answer.error]
-    return "\n".join([*lines, *errors])
+    return "\n".join([*lines, *errors, *(run_lines(answers[0]) if answers else ())])
 
 
 def _row(answer: Answer) -> Sequence[str]:

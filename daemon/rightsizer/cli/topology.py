@@ -4,24 +4,29 @@ import argparse
 import contextlib
 import json
 import os
+import socket
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.look_flags import add_scenario_flag, looked_at
 from rightsizer.cli.output import say
 from rightsizer.cli.topology_text import topology_text
 from rightsizer.domain.errors import RightsizerError, UsageError
 from rightsizer.edge.clock import SystemClock
 from rightsizer.publish.topology_form import topology_form
-from rightsizer.runtime.settings import PathSettings
+from rightsizer.runtime.scheduler_look import gres_by_look, resource_topology_by_look
+from rightsizer.runtime.settings import PathSettings, Settings
 from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.simulated.library import SimulatedLibrary
 from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.scenario import load_scenario, packaged_scenarios
+from rightsizer.telemetry.simulated.scenario import load_scenario
 from rightsizer.telemetry.topology.survey import take_survey
 
 __all__ = ["COMMAND"]
@@ -30,6 +35,10 @@ _DESCRIPTION = """\
 Print the ways between GPUs, network cards and disks, as `nvidia-smi topo -m` does, with NUMA nodes,
 near CPUs, and the PCIe link of each GPU and of each bridge above it. Works without the driver too:
 GPUs then go by their PCI addresses. Devices that are asleep are not woken.
+
+Two forms are for those who schedule: 'gres' is the node's gres.conf for Slurm, with near cores and
+NVLinks, and 'node-resource-topology' the object that Kubernetes' topology-aware schedulers place
+pods by. Both tell of MIG instances too, take two seconds, and need the driver.
 """
 _NO_BUS: Final = Path(os.devnull)
 """A simulated node has none, and what is on this machine's does not belong to it."""
@@ -37,9 +46,31 @@ _PATIENCE_SECONDS: Final = 10.0
 """Opening NVML takes some 3 s where no persistence daemon runs."""
 
 
+class _Format(StrEnum):
+    """How to answer."""
+
+    TEXT = "text"
+    JSON = "json"
+    GRES = "gres"
+    NODE_RESOURCE_TOPOLOGY = "node-resource-topology"
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which node, and how to answer."""
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--format",
+        choices=tuple(map(str, _Format)),
+        default=str(_Format.TEXT),
+        help="'gres' for Slurm, 'node-resource-topology' for Kubernetes (default: text)",
+    )
+    form.add_argument("--json", action="store_true", help="the same as --format json")
+    parser.add_argument(
+        "--node-name",
+        metavar="NAME",
+        help="the node's name in Slurm or Kubernetes; without it NODE_NAME of the environment, "
+        "else the host's name",
+    )
     parser.add_argument(
         "--path.sysfs",
         dest="sysfs",
@@ -47,14 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="mount point of sysfs; without it path.sysfs of the configuration "
         f"(default: {PathSettings().sysfs})",
     )
-    parser.add_argument(
-        "--simulated.scenario",
-        "--scenario",
-        dest="scenario",
-        metavar="NAME",
-        help="look at a simulated node in place of the real driver: one of "
-        f"{', '.join(packaged_scenarios())}, or a scenario file",
-    )
+    add_scenario_flag(parser, "the real driver")
     add_config_flag(parser)
 
 
@@ -65,6 +89,26 @@ def run(arguments: argparse.Namespace) -> int:
         RightsizerError: there is no GPU.
     """
     settings = settings_of(arguments)
+    form = _Format.JSON if arguments.json else _Format(arguments.format)
+    if form in {_Format.GRES, _Format.NODE_RESOURCE_TOPOLOGY}:
+        say(_for_scheduler(form, settings, arguments))
+    else:
+        _show_survey(form, settings, arguments)
+    return 0
+
+
+def _for_scheduler(form: _Format, settings: Settings, arguments: argparse.Namespace) -> str:
+    """What only a few looks at the driver tell: MIG instances, and who holds what."""
+    host = arguments.node_name or os.environ.get("NODE_NAME") or socket.gethostname()
+    with looked_at(settings, arguments.scenario) as looked:
+        sysfs = _sysfs(arguments, Path(looked.path.sysfs))
+        chosen = replace(looked, path=replace(looked.path, sysfs=str(sysfs)))
+        if form is _Format.GRES:
+            return gres_by_look(chosen, SystemClock(), host)
+        return json.dumps(resource_topology_by_look(chosen, SystemClock(), host), indent=1)
+
+
+def _show_survey(form: _Format, settings: Settings, arguments: argparse.Namespace) -> None:
     scenario = arguments.scenario or settings.sources.simulated.scenario
     sysfs = _sysfs(arguments, _NO_BUS if scenario else Path(settings.path.sysfs))
     catalogue = read_catalogue(settings.catalogue.boards_path)
@@ -79,12 +123,11 @@ def run(arguments: argparse.Namespace) -> int:
     nameless = "" if survey.offered else "; GPUs go by their PCI addresses"
     for warning in survey.warnings:
         print(f"rightsizer: warning: {warning}{nameless}", file=sys.stderr)
-    if arguments.json:
-        form = topology_form(survey.topology, survey.devices, survey.offered)
-        say(json.dumps(form, indent=1))
+    if form is _Format.JSON:
+        told = topology_form(survey.topology, survey.devices, survey.offered)
+        say(json.dumps(told, indent=1))
     else:
         say(topology_text(survey))
-    return 0
 
 
 def _sysfs(arguments: argparse.Namespace, otherwise: Path) -> Path:

@@ -50,6 +50,27 @@ ADVICE_METRICS: Final = (
         "Advice closed, by its reason and by how it ended.",
         *("reason", "outcome"),
     ),
+    counter(
+        "profiles",
+        Origin.AGENT,
+        "Profiles that were taken, by their format and by what came of them: complaint, fine, "
+        "undecided, or unmatched with any workload.",
+        *("format", "outcome"),
+    ),
+    counter(
+        "captures",
+        Origin.AGENT,
+        "Profiles that the agent called for, by how that ended: landed, empty, failed, timed_out, "
+        "interrupted.",
+        "outcome",
+    ),
+    counter(
+        "actions",
+        Origin.AGENT,
+        "What came of actions on advice: done, failed, timed_out, interrupted, unknown; and of "
+        "those not done: dry_run, refused, withdrawn.",
+        *("action", "outcome"),
+    ),
 )
 
 _RECOMMENDER: Final = (

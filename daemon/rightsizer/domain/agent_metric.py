@@ -57,5 +57,13 @@ AGENT_METRICS: Final = (
         Origin.AGENT,
         "When the configuration was last loaded with success.",
     ),
+    gauge("broker_leases", Origin.AGENT, "Leases that last; only where the broker is on."),
+    gauge("broker_queue_length", Origin.AGENT, "Tickets that wait for GPUs."),
+    counter("broker_grants", Origin.AGENT, "Tickets that became leases."),
+    counter(
+        "broker_wait_seconds",
+        Origin.AGENT,
+        "Time that those waited whose tickets became leases, in sum.",
+    ),
     counter("log_messages", Origin.AGENT, "Log messages written.", "level"),
 )

@@ -7,6 +7,7 @@ RightsizerError             exit code 1
 ├── RecordingError          a recording that cannot be read
 ├── ScenarioError           a scenario of the simulator that cannot be run
 ├── AgentAbsentError        no agent runs on this machine
+├── AgentBusyError          an agent that has too much to do just now; asking again helps
 ├── HistoryError            a history that cannot be opened or written
 ├── ProfileError            a profiler's file that cannot be read
 ├── StoreError              a store of samples that cannot be asked, or does not answer wholly
@@ -18,6 +19,7 @@ from typing import ClassVar
 
 __all__ = [
     "AgentAbsentError",
+    "AgentBusyError",
     "ConfigurationError",
     "DriverError",
     "HistoryError",
@@ -64,6 +66,10 @@ class ScenarioError(RightsizerError):
 
 class AgentAbsentError(RightsizerError):
     """A command that asks the agent, where none runs."""
+
+
+class AgentBusyError(RightsizerError):
+    """An agent that did not answer this time, and may the next."""
 
 
 class HistoryError(RightsizerError):

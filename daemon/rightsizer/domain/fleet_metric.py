@@ -28,6 +28,18 @@ FLEET_METRICS: Final = (
         "pool",
     ),
     gauge(
+        "fleet_pool_servable_gpus",
+        Origin.FLEET,
+        "Free GPUs of a pool that waiting work could have now, each promised once.",
+        "pool",
+    ),
+    gauge(
+        "fleet_pool_servable_after_gpus",
+        Origin.FLEET,
+        "GPUs of a pool that waiting work could have beside those, once open advice is followed.",
+        "pool",
+    ),
+    gauge(
         "fleet_team_wasted_gpus",
         Origin.FLEET,
         "GPUs' worth of a team's time that was wasted, as a mean over the lookback.",

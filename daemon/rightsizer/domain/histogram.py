@@ -5,11 +5,11 @@ and the same readings give the same bytes.
 """
 
 import struct
-from collections.abc import ItemsView, Mapping
+from collections.abc import ItemsView, Iterable, Mapping
 from itertools import accumulate
 from typing import Final, Self
 
-__all__ = ["BINS", "Histogram", "bin_of"]
+__all__ = ["BINS", "Histogram", "bin_of", "bins_of"]
 
 BINS: Final = 101
 _ROUNDING: Final = 1e-9
@@ -29,6 +29,19 @@ def bin_of(value: float) -> int:
     return int(scaled) + 1 if scaled < BINS - 2 else BINS - 1
 
 
+def bins_of(values: Iterable[float]) -> list[int]:
+    """The bin of each of some ratios, as `bin_of` tells it."""
+    most, last = BINS - 1, BINS - 2
+    return [
+        0
+        if (scaled := value * most - _ROUNDING) <= 0
+        else int(scaled) + 1
+        if scaled < last
+        else most
+        for value in values
+    ]
+
+
 class Histogram:
     """How much weight fell on each percent; only percents in use take memory.
 
@@ -40,10 +53,10 @@ class Histogram:
 
     def __init__(self, weights: Mapping[int, float] | None = None) -> None:
         """An empty histogram, or one of given weights by percent."""
-        self._weights = dict(weights or {})
-        for percent in self._weights:
-            if not 0 <= percent < BINS:
-                raise ValueError(f"a histogram has no bin {percent}")
+        self._weights = dict(weights) if weights else {}
+        if self._weights and not 0 <= min(self._weights) <= max(self._weights) < BINS:
+            wrong = next(each for each in self._weights if not 0 <= each < BINS)
+            raise ValueError(f"a histogram has no bin {wrong}")
 
     def add(self, value: float, weight: float) -> None:
         """Count a ratio with a weight."""
@@ -53,8 +66,9 @@ class Histogram:
     def merge(self, other: "Histogram") -> None:
         """Add another histogram's weights to this one's."""
         mine = self._weights
+        known = mine.get
         for percent, weight in other.items():
-            mine[percent] = mine.get(percent, 0.0) + weight
+            mine[percent] = known(percent, 0.0) + weight
 
     def subtract(self, other: "Histogram") -> None:
         """Take away weights that were merged before; exact for whole weights."""

@@ -17,6 +17,7 @@ __all__ = [
     "DeviceProfile",
     "HostMemory",
     "HostSpanUse",
+    "HostStep",
     "KernelUse",
     "LaunchUse",
     "Profile",
@@ -191,6 +192,8 @@ class DeviceProfile:
     launches: LaunchUse | None = None
     steps: tuple[StepUse, ...] = ()
     memory_peak_bytes: int | None = None
+    start: Nanoseconds | None = None
+    """Of its first kernel, on the profile's clock; `None` where the profile has no time line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,17 @@ class HostSpanUse:
     count: int
     seconds: float
     """Summed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """One step as the host marked it, where no device shows it."""
+
+    name: str
+    start: Nanoseconds
+    end: Nanoseconds
+    loader_seconds: float = 0.0
+    """In which the host waited for its loader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +245,8 @@ class Profile:
     world_size: int | None = None
     devices: tuple[DeviceProfile, ...] = ()
     host_spans: tuple[HostSpanUse, ...] = ()
+    host_steps: tuple[HostStep, ...] = ()
+    """Empty where a device has a time line: its own steps tell more."""
     benchmark: BenchmarkResult | None = None
     events: int = 0
     """That were read in all."""

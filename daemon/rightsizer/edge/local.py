@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.domain.errors import AgentAbsentError, RightsizerError, UsageError
+from rightsizer.domain.errors import AgentAbsentError, AgentBusyError, RightsizerError, UsageError
 
 __all__ = ["LocalClient"]
 
@@ -25,6 +25,11 @@ class LocalClient:
         """A client that connects at its first request."""
         self._path = path
         self._timeout_seconds = timeout_seconds
+
+    @property
+    def path(self) -> Path:
+        """Of the socket, by which agents on one machine are told apart."""
+        return self._path.resolve()
 
     def get(self, target: str) -> Any:
         """The answer to a GET.
@@ -46,6 +51,16 @@ class LocalClient:
         """
         return self._ask("POST", target, json.dumps(body).encode())
 
+    def delete(self, target: str) -> Any:
+        """The answer to a DELETE.
+
+        Raises:
+            AgentAbsentError: no agent runs here.
+            UsageError: what is to go is not there, or is somebody else's.
+            RightsizerError: nobody answers, or not with what was asked for.
+        """
+        return self._ask("DELETE", target, None)
+
     def _ask(self, method: str, target: str, body: bytes | None) -> Any:
         connection = _Connection(self._path, self._timeout_seconds)
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
@@ -54,12 +69,15 @@ class LocalClient:
             response = connection.getresponse()
             raw = response.read()
         except TimeoutError:
-            raise RightsizerError(
+            raise AgentBusyError(
                 f"the agent at {self._path} does not answer within {self._timeout_seconds:g} s; "
                 "see its log, `journalctl -u rightsizer`"
             ) from None
         except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
             raise AgentAbsentError(self._remedy(error)) from None
+        except (BlockingIOError, ConnectionError) as error:
+            # Its queue is full, or it made room for another.
+            raise AgentBusyError(self._remedy(error)) from None
         except OSError as error:
             raise RightsizerError(self._remedy(error)) from None
         except http.client.HTTPException:
@@ -82,6 +100,8 @@ class LocalClient:
         is_unknown = status == http.client.NOT_FOUND and said.startswith(_UNKNOWN)
         if is_unknown or status == http.client.CONFLICT:
             raise UsageError(said)
+        if status == http.client.SERVICE_UNAVAILABLE:
+            raise AgentBusyError(f"the agent at {self._path} answers {status}: {said}")
         if status == http.client.NOT_FOUND:
             said += "; is it older than this command? Restart it"
         raise RightsizerError(f"the agent at {self._path} answers {status}: {said}")

@@ -45,6 +45,14 @@ def profile_form(profile: Profile) -> Form:
             "is_valid": benchmark.is_valid,
             "figures": dict(benchmark.figures),
         },
+        "host_steps": [
+            {
+                "name": each.name,
+                "seconds": seconds(each.end - each.start),
+                "loader_seconds": each.loader_seconds,
+            }
+            for each in profile.host_steps
+        ],
         "events": profile.events,
         "unread": dict(profile.unread),
         "notes": list(profile.notes),

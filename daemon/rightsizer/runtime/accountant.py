@@ -128,6 +128,11 @@ class Accountant:
             now = self._latest.wall_time if self._latest is not None else 0
             return now, self._accounts.recollections()
 
+    def known(self) -> tuple[KnownDevice, ...]:
+        """The devices of the last snapshot with who holds them."""
+        with self._lock:
+            return self._accounts.known_devices()
+
     def take_windows(self) -> tuple[list[Window], list[Window], tuple[KnownDevice, ...]]:
         """What a history should keep: windows closed since the last call, running ones, devices."""
         with self._lock:

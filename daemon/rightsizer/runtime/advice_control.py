@@ -1,7 +1,7 @@
 """What the API says of one piece of advice, and what it lets people do with it."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Final, Protocol
 
@@ -14,7 +14,7 @@ from rightsizer.publish.web.message import Peer, Request, Response
 from rightsizer.publish.web.routes import Handle, Route, Site
 from rightsizer.runtime.request_body import duration_of, fields_of, text_of
 
-__all__ = ["ACTS", "AdviceRoutes", "Advisor", "why_closed", "why_unknown"]
+__all__ = ["ACTS", "AdviceRoutes", "Advisor", "NoteClaim", "why_closed", "why_unknown"]
 
 ACTS: Final = {
     "claim": AdviceState.CLAIMED,
@@ -25,6 +25,9 @@ ACTS: Final = {
 _FIELDS: Final = ("actor", "why", "for")
 _LONGEST_TEXT: Final = 1000
 _NEAR: Final = 3
+
+NoteClaim = Callable[[Advice, str, Peer | None, str | None], object]
+"""Told the advice as a claim left it, the actor's name in the request, and who asked in truth."""
 
 
 class Advisor(Protocol):
@@ -52,14 +55,17 @@ class Advisor(Protocol):
 class AdviceRoutes:
     """Answers about single pieces of advice; what changes one is for the local socket alone."""
 
-    def __init__(self, advisor: Advisor, rules: object) -> None:
+    def __init__(
+        self, advisor: Advisor, rules: object, note_claim: NoteClaim | None = None
+    ) -> None:
         """Routes over an advisor.
 
         Args:
             advisor: Who keeps the advice.
             rules: The rules' settings by name, for the thresholds of an explanation.
+            note_claim: Told of each claim once it holds, with who asked for it.
         """
-        self._advisor, self._rules = advisor, rules
+        self._advisor, self._rules, self._note_claim = advisor, rules, note_claim
         self._log = structlog.get_logger(component="advice")
 
     @property
@@ -105,6 +111,8 @@ class AdviceRoutes:
         self._log.info(
             f"{verb}_requested", id=advice.id, actor=actor, why=why, for_seconds=for_seconds
         )
+        if self._note_claim is not None and advice.state is AdviceState.CLAIMED:
+            self._note_claim(advice, actor, request.peer, request.identity)
         return Response.of_json({"advice": advice_form(advice)})
 
     def _find(self, request: Request) -> Advice | Response:

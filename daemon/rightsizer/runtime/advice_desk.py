@@ -163,6 +163,8 @@ class AdviceDesk:
 
     def _put_up_track_record(self) -> None:
         # New mappings each time, for sampling reads them meanwhile.
+        self.claims: Mapping[str, Nanoseconds] = self._ledger.claims
+        """Since when advice is claimed, by its id."""
         record = self._ledger.track_record
         self.outcomes: Mapping[tuple[str, str], int] = record.outcomes
         """How much advice has ended, by its reason and by how it ended."""

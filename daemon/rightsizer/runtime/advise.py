@@ -8,8 +8,11 @@ from rightsizer.domain.advice import Advice
 from rightsizer.domain.errors import HistoryError
 from rightsizer.domain.finding import Finding
 from rightsizer.domain.units import Nanoseconds
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.accountant import Accountant
 from rightsizer.runtime.market_rules import rules_of
 from rightsizer.runtime.policy import Guidance
+from rightsizer.runtime.profile_desk import ProfileDesk
 from rightsizer.runtime.rule_faults import RuleFaults
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.storage import Storage
@@ -35,20 +38,22 @@ def advise(path: Path, settings: Settings) -> tuple[tuple[Finding, ...], tuple[A
             accounts.restore(window)
             now = max(now, window.end)
         ledger = storage.ledger(settings.recommender.ledger)
+        accountant = Accountant(settings.accounting, ())
+        profiles = ProfileDesk(accountant, storage, FastClock(now), settings.profiles)
     finally:
         storage.close()
     if not now:
         raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
     guidance = Guidance(settings.policies_here)
-    judgements = guidance.withheld(
-        judge_all(
-            lambda span: accounts.cases(span, now),
-            rules_of(settings),
-            ledger.open_now(),
-            guidance.tuned,
-            RuleFaults().note,
-        ),
-        now,
+    open_now = ledger.open_now()
+    judgements = judge_all(
+        lambda span: accounts.cases(span, now),
+        rules_of(settings),
+        open_now,
+        guidance.tuned,
+        RuleFaults().note,
     )
+    judgements = profiles.beside(judgements, open_now, now, ledger.advice())
+    judgements = guidance.withheld(judgements, now)
     ledger.update(judgements, now)
     return tuple(judgement.finding for judgement in judgements), ledger.advice()

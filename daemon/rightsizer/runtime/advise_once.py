@@ -9,6 +9,7 @@ from rightsizer.edge.clock import FastClock, SystemClock
 from rightsizer.runtime.accountant import Accountant
 from rightsizer.runtime.chores import Chores
 from rightsizer.runtime.market_rules import rules_of
+from rightsizer.runtime.profile_desk import ProfileDesk
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.sinks import sinks_of
 from rightsizer.runtime.storage import Storage
@@ -46,6 +47,8 @@ def _chores(storage: Storage, settings: Settings, path: Path) -> Chores:
     accountant = Accountant(settings.accounting, settings.policies_here)
     accountant.restore(history.devices(), windows)
     ledger = storage.ledger(settings.recommender.ledger)
+    # What was seen last is what is judged, however long ago that was.
+    clock = FastClock(max(window.end for window in windows))
     sinks = sinks_of(
         settings,
         storage,
@@ -62,8 +65,8 @@ def _chores(storage: Storage, settings: Settings, path: Path) -> Chores:
         rules=rules_of(settings),
         sinks=sinks.all,
         policies=settings.policies_here,
-        # What was seen last is what is judged, however long ago that was.
-        clock=FastClock(max(window.end for window in windows)),
+        profiles=ProfileDesk(accountant, storage, clock, settings.profiles),
+        clock=clock,
         retention_seconds=settings.history.retention,
         fine_seconds=settings.history.fine_retention,
     )

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -12,33 +12,51 @@ from rightsizer.domain.errors import HistoryError
 from rightsizer.domain.metric_family import series_key
 from rightsizer.domain.report import AgentReport, Report
 from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import Nanoseconds, nanoseconds
+from rightsizer.domain.units import nanoseconds
 from rightsizer.edge.clock import Clock
+from rightsizer.placement.seat import Seat
 from rightsizer.publish.freshness import FreshnessSettings
 from rightsizer.publish.metrics import Exposition
 from rightsizer.publish.web.lifecycle import LifecycleRoutes
 from rightsizer.publish.web.routes import Route
 from rightsizer.publish.web.server import WebServer
 from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.actions.stationing import Acting
 from rightsizer.runtime.advice_control import AdviceRoutes
+from rightsizer.runtime.broker.opening import lending_of
+from rightsizer.runtime.broker.paths import closed_routes
+from rightsizer.runtime.capture.routes import CaptureRoutes, CaptureState
+from rightsizer.runtime.capture.stationing import station_of
+from rightsizer.runtime.capture.witness import Witness
 from rightsizer.runtime.chores import Chores
+from rightsizer.runtime.control import StillHeld
 from rightsizer.runtime.coordinator import Coordinator
 from rightsizer.runtime.door import Door, open_door
 from rightsizer.runtime.flush_route import FlushRoute
-from rightsizer.runtime.jobs import Jobs
+from rightsizer.runtime.jobs import Job, Jobs
 from rightsizer.runtime.log import tune
 from rightsizer.runtime.log_counter import LogCounter
 from rightsizer.runtime.market_rules import rules_of
+from rightsizer.runtime.node_labels import LabelWriter
 from rightsizer.runtime.notify import Notifier
 from rightsizer.runtime.past import PastBook
+from rightsizer.runtime.placing import Given, PlaceRoutes, view_of
+from rightsizer.runtime.profile_desk import ProfileDesk
+from rightsizer.runtime.profile_route import ProfileRoute
 from rightsizer.runtime.recommender_gauges import recommender_gauges
 from rightsizer.runtime.reloader import Reloader
 from rightsizer.runtime.schedule import schedule
+from rightsizer.runtime.seats import seats_of
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.settings_part import SettingsPart
 from rightsizer.runtime.sinks import LiveSinks, Sinks, sinks_of
 from rightsizer.runtime.storage import Storage
+from rightsizer.telemetry.controls import Controls
 from rightsizer.telemetry.source import Source
+
+if TYPE_CHECKING:
+    from rightsizer.runtime.broker.lending import Lending
+    from rightsizer.runtime.capture.station import Station
 
 __all__ = ["Agent"]
 
@@ -62,20 +80,21 @@ class Agent:
         log_counter: LogCounter | None = None,
         notifier: Notifier | None = None,
         local_routes: Sequence[Route] = (),
+        controls: Controls | None = None,
+        still_held: StillHeld = lambda _: None,
         door: Door | None = None,
         reread: Callable[[], Settings] | None = None,
     ) -> None:
         self.settings, self._source, self._clock = settings, source, clock
-        self._source_name = source_name
-        self._storage = storage
-        self._log_counter = log_counter or LogCounter()
-        self._notifier = notifier or Notifier({})
+        self._source_name, self._storage = source_name, storage
+        self._log_counter, self._notifier = log_counter or LogCounter(), notifier or Notifier({})
         self._log = structlog.get_logger(component="agent")
         self._interval = nanoseconds(settings.sampling.interval)
         self._started = clock.wall_time()
         self.accountant = Accountant(settings.accounting, settings.policies_here)
         self._stopping = threading.Event()
         self._sinks = LiveSinks(settings, self._sinks_of)
+        self.profiles = ProfileDesk(self.accountant, storage, clock, settings.profiles)
         self.chores = Chores(
             accountant=self.accountant,
             storage=storage,
@@ -83,11 +102,18 @@ class Agent:
             rules=rules_of(settings),
             sinks=(self._sinks,),
             policies=settings.policies_here,
+            profiles=self.profiles,
             clock=clock,
             retention_seconds=settings.history.retention,
             fine_seconds=settings.history.fine_retention,
         )
-        self.jobs = Jobs(schedule(self.chores, settings), clock)
+        self._station = self._station_of(controls or Controls(clock), still_held)
+        self._acting = Acting(settings, self.chores, self.accountant.latest, storage.actions, clock)
+        self._lending = self._lending_of(settings)
+        self._labels = LabelWriter(
+            lambda: self.settings.labels, self.accountant.latest, self._seats_of, clock
+        )
+        self.jobs = Jobs(self._schedule(settings), clock)
         door = door or open_door(settings, clock.wall_time)
         self.reloader = Reloader(
             (*self._parts(reread), *door.parts),
@@ -96,11 +122,10 @@ class Agent:
             wall_time=clock.wall_time,
         )
         self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
-        self._advice_routes = AdviceRoutes(self.chores, settings.recommender.rules)
+        self._advice_routes = AdviceRoutes(self.chores, settings.rule_trees, self._acting.claimed)
         self._exposition = self._new_exposition(settings)
         self.server = self._server(door, local_routes)
-        self._watchdog_due: Nanoseconds = 0
-        self._status_due: Nanoseconds = 0
+        self._watchdog_due = self._status_due = 0
         self._trouble: str | None = None
         self._released: str | None = None
         self._is_ready = False
@@ -115,6 +140,34 @@ class Agent:
             sleep=self._stopping.wait,
         )
 
+    def _station_of(self, controls: Controls, still_held: StillHeld) -> "Station | None":
+        chores = self.chores
+        return station_of(
+            self.settings.profiles,
+            Witness(self.accountant.latest, lambda: chores.judgements, lambda: chores.advice),
+            self._storage.captures,
+            self.profiles,
+            limits=lambda: self.settings.profiles.read_limits,
+            controls=controls,
+            still_held=still_held,
+            clock=self._clock,
+        )
+
+    def _lending_of(self, settings: Settings) -> "Lending | None":
+        latest, notify = self.accountant.latest, self._sinks.notify
+        return lending_of(settings, latest, self._freshness(), self._clock, notify)
+
+    def _given(self) -> Given:
+        return self._lending.given() if self._lending else Given()
+
+    def _schedule(self, settings: Settings) -> tuple[Job, ...]:
+        further = self._station.jobs if self._station else ()
+        return schedule(self.chores, self._labels, settings, (*further, *self._acting.jobs))
+
+    def _seats_of(self, report: Report) -> tuple[Seat, ...]:
+        now = self._clock.wall_time()
+        return seats_of(report, view_of(self.settings, now, self._freshness()))
+
     def _parts(self, reread: Callable[[], Settings] | None) -> tuple[SettingsPart, ...]:
         if reread is None:
             return ()
@@ -128,10 +181,13 @@ class Agent:
         self.accountant.follow(settings.policies_here)
         self.chores.change(rules, settings.policies_here, settings.recommender.ledger)
         self.chores.keep(settings.history.retention, settings.history.fine_retention)
-        self._advice_routes.explain_by(settings.recommender.rules)
+        self._advice_routes.explain_by(settings.rule_trees)
+        self.profiles.follow(settings.profiles)
+        if self._lending:
+            self._lending.follow(settings)
         self._exposition.change(settings.web.metrics)
         tune(settings.log.level, settings.log.repeat_interval)
-        for job in schedule(self.chores, settings):
+        for job in self._schedule(settings):
             self.jobs.change(job)
 
     def _freshness(self) -> FreshnessSettings:
@@ -161,7 +217,12 @@ class Agent:
             local_routes=(
                 *local_routes,
                 *self._advice_routes.routes,
+                *ProfileRoute(self.profiles.profiles).routes,
+                *CaptureRoutes(self._captures).routes,
+                *self._acting.routes,
                 *FlushRoute(self.chores.flush).routes,
+                *PlaceRoutes(lambda: self.settings, self._given).routes,
+                *(self._lending.routes if self._lending else closed_routes()),
                 *LifecycleRoutes(
                     self.reloader.reload, is_enabled=settings.web.enable_lifecycle
                 ).routes,
@@ -170,6 +231,9 @@ class Agent:
             past=PastBook(self.accountant.remembered),
         )
 
+    def _captures(self) -> CaptureState:
+        return self._station.state() if self._station else CaptureState()
+
     def start(self) -> None:
         """Restore what is kept, listen, and start the jobs.
 
@@ -177,6 +241,11 @@ class Agent:
             RightsizerError: an address cannot be bound.
         """
         self._restore()
+        if self._station:
+            self._station.start()
+        self._acting.start()
+        if self._lending:
+            self._lending.start()
         self.server.start()
         self.reloader.start()
         self.jobs.start()
@@ -200,8 +269,13 @@ class Agent:
         self._stopping.set()
         self.reloader.stop()
         self.jobs.stop()
+        if self._station:
+            self._station.stop()
+        self._acting.stop()
         self.jobs.run("flush")
         self.server.stop()
+        if self._lending:
+            self._lending.stop()
         self._source.close()
         self._storage.close()
         self._log.info("agent_stopped")
@@ -287,9 +361,16 @@ class Agent:
         for (reason, outcome), count in self.chores.outcomes.items():
             key = series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome)
             counters[key] = count
+        for (form, outcome), count in self.profiles.counts.items():
+            key = series_key("rightsizer_profiles_total", format=form, outcome=outcome)
+            counters[key] = count
         for level, count in self._log_counter.by_level().items():
             counters[series_key("rightsizer_log_messages_total", level=level)] = count
-        return counters | self._sinks.counters()
+        if self._station:
+            counters |= self._station.counters()
+        if self._lending:
+            counters |= self._lending.counters()
+        return counters | self._acting.counters() | self._sinks.counters()
 
     def _gauges(self, snapshot: Snapshot) -> dict[str, float]:
         gauges = {
@@ -299,4 +380,6 @@ class Agent:
         }
         if self._storage.history is not None:
             gauges["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
+        if self._lending:
+            gauges |= self._lending.gauges()
         return gauges | self._sinks.gauges()

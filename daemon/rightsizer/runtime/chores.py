@@ -19,6 +19,7 @@ from rightsizer.runtime.accountant import Accountant
 from rightsizer.runtime.advice_desk import AdviceDesk, EventSink
 from rightsizer.runtime.history_settings import HistorySettings
 from rightsizer.runtime.policy import Guidance, Policy
+from rightsizer.runtime.profile_desk import ProfileDesk
 from rightsizer.runtime.recommender_run import Recommender, Run
 from rightsizer.runtime.storage import Storage
 
@@ -44,9 +45,17 @@ class Chores:
         retention_seconds: float,
         fine_seconds: float = _DEFAULTS.fine_retention,
         policies: Sequence[Policy] = (),
+        profiles: ProfileDesk | None = None,
     ) -> None:
         self._storage, self._clock = storage, clock
-        self._recommender = Recommender(accountant, rules, Guidance(policies), clock)
+        self._recommender = Recommender(
+            accountant,
+            rules,
+            Guidance(policies),
+            clock,
+            profiles=profiles,
+            advice=lambda: self._desk.advice,
+        )
         self._desk = AdviceDesk(self._recommender, ledger, storage, sinks, clock)
         self._accountant = accountant
         self._retention: Nanoseconds = nanoseconds(retention_seconds)
@@ -68,6 +77,11 @@ class Chores:
     def advice(self) -> tuple[Advice, ...]:
         """The ledger's advice after the last run, and after what was decided since."""
         return self._desk.advice
+
+    @property
+    def claims(self) -> Mapping[str, Nanoseconds]:
+        """Since when advice is claimed, by its id."""
+        return self._desk.claims
 
     @property
     def judgements(self) -> tuple[Judgement, ...]:

@@ -84,7 +84,7 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> Form:
         UsageError: nothing has that id.
         HistoryError: there is no history, or it cannot be read.
     """
-    rules = settings.recommender.rules
+    rules = settings.rule_trees
     advice = kept_advice(path, settings)
     for each in advice:
         if each.id == asked:

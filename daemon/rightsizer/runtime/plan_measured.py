@@ -34,6 +34,8 @@ class Comparison:
     measured: float
     predicted: Interval | None
     remark: str = ""
+    is_quantile: bool = False
+    """Of many requests, where the prediction is of their mean: being above it is not being off."""
 
     @property
     def ratio(self) -> float | None:
@@ -46,6 +48,8 @@ class Comparison:
     def is_as_predicted(self) -> bool | None:
         """Whether it lies where it was said to; `None` where nothing was said."""
         if self.predicted is None:
+            return None
+        if self.is_quantile and self.measured > self.predicted.high:
             return None
         return self.predicted.low <= self.measured <= self.predicted.high
 

@@ -4,6 +4,7 @@ import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,10 @@ from rightsizer.domain.errors import ConfigurationError, RightsizerError
 from rightsizer.publish.grafana.settings import read_token
 from rightsizer.publish.web.toolkit.web_config import WebConfigReader
 from rightsizer.publish.webhook import settings as webhook
+from rightsizer.runtime.actions.webhook import token_of as action_token_of
+from rightsizer.runtime.capture.settings import CaptureKind
+from rightsizer.runtime.capture.webhook import token_of
+from rightsizer.runtime.program import program_of
 from rightsizer.runtime.settings import Settings
 from rightsizer.telemetry.live import check_collectors
 from rightsizer.telemetry.simulated.scenario import load_scenario
@@ -32,7 +37,13 @@ def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tu
         environ: Says where systemd has put the credentials.
     """
     found: list[str] = []
-    for key, look in (*_own(settings), *_grafana(settings, environ), *_webhooks(settings, environ)):
+    looks = (
+        _grafana(settings, environ),
+        _webhooks(settings, environ),
+        _captures(settings, environ),
+        _actions(settings, environ),
+    )
+    for key, look in (*_own(settings), *chain(*looks)):
         try:
             look()
         except RightsizerError as error:
@@ -75,6 +86,44 @@ def _webhooks(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]
         yield f"{key}.token_file", partial(webhook.read_token, each, environ)
         yield f"{key}.headers_file", partial(webhook.read_headers, each, environ)
         yield f"{key}.http.ca_file", partial(_authorities, each.http.ca_file)
+
+
+def _captures(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+    folder, capture = settings.profiles.drop_folder.path, settings.profiles.capture
+    if folder:
+        yield "profiles.drop_folder.path", lambda: list(Path(folder).iterdir())
+    key, kind = "profiles.capture", capture.kind
+    if kind is CaptureKind.COMMAND:
+        yield f"{key}.command", lambda: program_of(capture.command[0], environ)
+    elif kind is CaptureKind.DYNOLOG:
+        yield f"{key}.dynolog.program", lambda: program_of(capture.dynolog.program, environ)
+    elif kind is CaptureKind.WEBHOOK:
+        yield f"{key}.webhook.token_file", lambda: token_of(capture.webhook, environ)
+        yield f"{key}.webhook.http.ca_file", lambda: _authorities(capture.webhook.http.ca_file)
+
+
+def _actions(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+    for index, each in enumerate(settings.actions):
+        key = f"actions[{index}]"
+        yield f"{key}.name", partial(_sole_name, index, settings)
+        if each.command:
+            yield f"{key}.command", partial(program_of, each.command[0], environ)
+        else:
+            yield f"{key}.webhook.token_file", partial(action_token_of, each.webhook, environ)
+            yield f"{key}.webhook.ca_file", partial(_authorities, each.webhook.ca_file)
+    if settings.actions and settings.acting.audit_file:
+        yield "acting.audit_file", lambda: _appended_to(Path(settings.acting.audit_file))
+
+
+def _sole_name(index: int, settings: Settings) -> None:
+    name = settings.actions[index].name
+    if any(each.name == name for each in settings.actions[:index]):
+        raise ValueError(f"another action is called '{name}'; give this one a name of its own")
+
+
+def _appended_to(file: Path) -> None:
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise ValueError(f"{file} may not be written by user {os.geteuid()}; {_MEND}")
 
 
 def _prices(settings: Settings) -> None:

@@ -1,7 +1,7 @@
 """One run of the rules over the accounts, and what is told of it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
@@ -11,10 +11,12 @@ from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.measurement import Measured, measure_all
 from rightsizer.advice.recommender import Cases, judge_all
 from rightsizer.advice.rules.rule import Rule
+from rightsizer.domain.advice import Advice
 from rightsizer.domain.units import Nanoseconds, seconds
 from rightsizer.edge.clock import Clock
 from rightsizer.runtime.accountant import Accountant
 from rightsizer.runtime.policy import Guidance
+from rightsizer.runtime.profile_desk import ProfileDesk
 from rightsizer.runtime.rule_faults import RuleFaults
 
 __all__ = ["Recommender", "Run", "Verdicts"]
@@ -47,14 +49,28 @@ class Verdicts:
 class Recommender:
     """Runs the rules; the last run stays up for whoever asks. One run at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - who knows, who judges, and what was said before.
         self,
         accountant: Accountant,
         rules: Sequence[Rule[Any]],
         guidance: Guidance,
         clock: Clock,
+        *,
+        profiles: ProfileDesk | None = None,
+        advice: Callable[[], Sequence[Advice]] = tuple,
     ) -> None:
+        """Nothing was said yet.
+
+        Args:
+            accountant: Knows what the devices did.
+            rules: Who judges that.
+            guidance: What operators say of it.
+            clock: Of the runs.
+            profiles: What profilers saw of the workloads, if anybody took note of that.
+            advice: All that the ledger has.
+        """
         self._accountant, self._clock = accountant, clock
+        self._profiles, self._advice = profiles, advice
         self._judges = (tuple(rules), guidance)
         self.faults = RuleFaults()
         self.judgements: tuple[Judgement, ...] = ()
@@ -74,7 +90,7 @@ class Recommender:
         now, began = self._clock.wall_time(), self._clock.time()
         cases: Cases = cache(self._accountant.look(now).cases)
         found = judge_all(cases, rules, open_now, guidance.tuned, self.faults.note)
-        found = guidance.withheld(found, now)
+        found = guidance.withheld(self._with_profiles(found, open_now, now), now)
         self.judgements = found
         self.last_run = Run(
             time=now,
@@ -87,3 +103,18 @@ class Recommender:
             ),
         )
         return Verdicts(now, found, cache(lambda span: measure_all(cases(span))))
+
+    def _with_profiles(
+        self,
+        found: tuple[Judgement, ...],
+        open_now: AbstractSet[tuple[str, str]],
+        now: Nanoseconds,
+    ) -> tuple[Judgement, ...]:
+        """What profiles say beside it; a fault there keeps no rule from being heard."""
+        if self._profiles is None:
+            return found
+        try:
+            return self._profiles.beside(found, open_now, now, self._advice())
+        except Exception as error:  # noqa: BLE001 - whatever a profile has led to.
+            self.faults.note("profiles", "", error)
+            return found

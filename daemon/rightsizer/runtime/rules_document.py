@@ -4,8 +4,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from itertools import chain
 from typing import Any, Final
 
+from rightsizer.advice.profile_rules import PROFILE_RULES
+from rightsizer.advice.profile_rules.rule import ProfileRule
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Conduct, Rule
 from rightsizer.config.dump import plain
@@ -14,14 +17,16 @@ from rightsizer.domain.units import format_duration
 from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
 from rightsizer.fleet.fleet_rule import EstateRule
 
-__all__ = ["filled", "tables"]
+__all__ = ["filled", "profile_tables", "tables"]
 
 OVERVIEW: Final = "overview"
+PROFILE_OVERVIEW: Final = "profile_overview"
 _MARKED: Final = re.compile(
     r"(<!-- (?P<name>\w+): made from the code; run `make golden` -->\n).*?(<!-- end -->)",
     flags=re.DOTALL,
 )
 _AnyRule = Rule[Any] | EstateRule[Any]
+_Judging = _AnyRule | ProfileRule[Any]
 _CONDUCT: Final = frozenset(each.name for each in fields(Conduct))
 
 
@@ -44,13 +49,23 @@ def tables(rules: Sequence[_AnyRule] = RULES) -> Mapping[str, str]:
     return {OVERVIEW: _table(_overview(rules)), **found}
 
 
+def profile_tables(rules: Sequence[ProfileRule[Any]] = PROFILE_RULES) -> Mapping[str, str]:
+    """The same of the rules over profiles, which have no spans of time."""
+    found = {rule.name: _table(_thresholds(rule)) for rule in rules}
+    rows = ((f"[`{rule.name}`](#{rule.name})", _question(rule)) for rule in rules)
+    return {PROFILE_OVERVIEW: _table(chain((("rule", "question"),), rows)), **found}
+
+
+def _question(rule: _Judging) -> str:
+    return (rule.judge_with.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
 def _overview(rules: Sequence[_AnyRule]) -> Iterator[tuple[str, ...]]:
     yield ("rule", "question", "long span", "short span", "known", "closes after")
     for rule in rules:
-        question = (rule.judge_with.__doc__ or "").partition("\n")[0].rstrip(".")
         yield (
             f"[`{rule.name}`](#{rule.name})",
-            question,
+            _question(rule),
             _time(rule, lambda conduct: conduct.long_seconds),
             _time(rule, lambda conduct: conduct.short_seconds),
             _time(rule, lambda conduct: conduct.minimum_known_seconds),
@@ -74,7 +89,7 @@ def _workload(workload_class: WorkloadClass) -> Workload:
     return Workload("any", WorkloadKind.OTHER, "any", workload_class)
 
 
-def _thresholds(rule: _AnyRule) -> Iterator[tuple[str, ...]]:
+def _thresholds(rule: _Judging) -> Iterator[tuple[str, ...]]:
     yield ("threshold", "default", "what it does")
     yield from _rows(shape_of(type(rule.settings)), "")
 

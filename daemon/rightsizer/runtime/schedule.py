@@ -1,18 +1,26 @@
 """What runs at intervals beside sampling, and how often."""
 
+from collections.abc import Sequence
+
 from rightsizer.runtime.chores import Chores
 from rightsizer.runtime.jobs import Job
+from rightsizer.runtime.node_labels import LabelWriter
 from rightsizer.runtime.settings import Settings
 
 __all__ = ["schedule"]
 
 
-def schedule(chores: Chores, settings: Settings) -> tuple[Job, ...]:
-    """The jobs of an agent."""
+def schedule(
+    chores: Chores, labels: LabelWriter, settings: Settings, further: Sequence[Job] = ()
+) -> tuple[Job, ...]:
+    """The jobs of an agent, and those that its settings ask for beside."""
     recommender, history = settings.recommender, settings.history
     return (
         Job("recommend", chores.recommend, recommender.interval, recommender.jitter),
         Job("flush", chores.flush, history.flush_interval),
         Job("prune", chores.prune, 3600.0),
         Job("annotate", chores.annotate, 60.0),
+        # Does nothing while no file is named; a reload may name one.
+        Job("label", labels.write, settings.labels.interval),
+        *further,
     )

@@ -11,7 +11,8 @@ from rightsizer.runtime.agent import Agent
 from rightsizer.runtime.control import ControlRoutes
 from rightsizer.runtime.door import open_door
 from rightsizer.runtime.heap import keep_compact
-from rightsizer.runtime.log import configure
+from rightsizer.runtime.log import LogSettings, configure
+from rightsizer.runtime.log_counter import LogCounter
 from rightsizer.runtime.notify import Notifier
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.sources import live_source
@@ -42,15 +43,13 @@ def serve(
     """
     keep_compact()
     clock = clock or SystemClock()
-    log = settings.log
-    counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
+    counter = _configured(settings.log)
     # A scenario that is wrong must not leave an empty history behind.
     door = open_door(settings, clock.wall_time)
     named = live_source(settings, clock)
     storage: Storage | None = None
     try:
-        history = settings.history
-        storage = Storage(history.path, maximum_bytes=history.maximum_size_bytes)
+        storage = _storage_of(settings)
         agent = Agent(
             settings,
             named.source,
@@ -60,6 +59,8 @@ def serve(
             log_counter=counter,
             notifier=Notifier(os.environ),
             local_routes=ControlRoutes(named.controls, clock, named.still_held).routes,
+            controls=named.controls,
+            still_held=named.still_held,
             door=door,
             reread=reread,
         )
@@ -80,6 +81,15 @@ def serve(
     if announce is not None:
         announce(agent)
     agent.run(stop)
+
+
+def _configured(log: LogSettings) -> LogCounter:
+    return configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
+
+
+def _storage_of(settings: Settings) -> Storage:
+    history = settings.history
+    return Storage(history.path, maximum_bytes=history.maximum_size_bytes)
 
 
 def stop_on_signals() -> threading.Event:

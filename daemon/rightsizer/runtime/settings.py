@@ -1,5 +1,6 @@
 """The tree of settings: every room's own, under the keys of the configuration file."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -10,15 +11,20 @@ from rightsizer.advice.market import MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.domain.errors import UsageError
 from rightsizer.domain.settings import LIVE, setting
+from rightsizer.placement.choice import PlacementSettings
 from rightsizer.publish.grafana.settings import GrafanaSettings
 from rightsizer.publish.metrics.settings import MetricsSettings
 from rightsizer.publish.web.address import parse_address
 from rightsizer.publish.web.prefix import checked_path
 from rightsizer.publish.web.settings import WebSettings
 from rightsizer.publish.webhook.settings import WebhookSettings
+from rightsizer.runtime.actions.settings import ActingSettings, ActionSettings
+from rightsizer.runtime.broker.settings import BrokerSection
 from rightsizer.runtime.history_settings import HistorySettings
+from rightsizer.runtime.label_settings import LabelSettings
 from rightsizer.runtime.log import LogSettings
 from rightsizer.runtime.policy import NodeSettings, Policy, of_pool
+from rightsizer.runtime.profile_settings import ProfileSettings
 from rightsizer.sizing.settings import SizingSettings
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 from rightsizer.telemetry.host.settings import HostSettings
@@ -208,12 +214,20 @@ class Settings:
     history: HistorySettings = field(default_factory=HistorySettings)
     recommender: RecommenderSettings = field(default_factory=RecommenderSettings, metadata=LIVE)
     sizing: SizingSettings = field(default_factory=SizingSettings, metadata=LIVE)
+    placement: PlacementSettings = field(default_factory=PlacementSettings, metadata=LIVE)
+    broker: BrokerSection = field(default_factory=BrokerSection, metadata=LIVE)
+    labels: LabelSettings = field(default_factory=LabelSettings, metadata=LIVE)
+    profiles: ProfileSettings = field(default_factory=ProfileSettings, metadata=LIVE)
     grafana: GrafanaSettings = field(default_factory=GrafanaSettings, metadata=LIVE)
     webhooks: tuple[WebhookSettings, ...] = setting(
         (),
         help="Who else is told of advice: an Alertmanager, or anybody who takes JSON.",
         is_live=True,
     )
+    actions: tuple[ActionSettings, ...] = setting(
+        (), help="What is done on advice, where an operator wants that; nothing by itself."
+    )
+    acting: ActingSettings = field(default_factory=ActingSettings)
     web: WebTree = field(default_factory=WebTree)
     log: LogSettings = field(default_factory=LogSettings)
     path: PathSettings = field(default_factory=PathSettings)
@@ -223,6 +237,11 @@ class Settings:
         help="What operators know of their workloads and the agent cannot see; first match.",
         is_live=True,
     )
+
+    @property
+    def rule_trees(self) -> Mapping[str, object]:
+        """The settings of all rules of a node by their names, by their keys in the file."""
+        return {"recommender.rules": self.recommender.rules, "profiles.rules": self.profiles.rules}
 
     @property
     def policies_here(self) -> tuple[Policy, ...]:

@@ -89,6 +89,11 @@ class LiveSinks:
         for sink in self._sinks.all:
             sink.offer(events)
 
+    def notify(self, body: str) -> None:
+        """Have webhooks told of something that is no advice, as JSON; quick."""
+        if self._sinks.webhooks is not None:
+            self._sinks.webhooks.notify(body)
+
     def deliver(self) -> None:
         """Let every sink send what waits."""
         for sink in self._sinks.all:

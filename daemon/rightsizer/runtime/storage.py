@@ -1,6 +1,6 @@
 """What lasts over a restart: history, ledger and outbox in one database, or nowhere."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -27,6 +27,19 @@ from rightsizer.publish.webhook.outbox import (
     SqliteWebhookOutbox,
     WebhookOutbox,
 )
+from rightsizer.runtime.actions.book import (
+    ACTION_SCHEMA,
+    ActionBook,
+    MemoryActionBook,
+    SqliteActionBook,
+)
+from rightsizer.runtime.capture.book import (
+    CAPTURE_SCHEMA,
+    CaptureBook,
+    MemoryCaptureBook,
+    SqliteCaptureBook,
+)
+from rightsizer.runtime.profile_store import PROFILE_SCHEMA, ProfileStore
 
 __all__ = ["MIGRATIONS", "Storage"]
 
@@ -35,6 +48,9 @@ MIGRATIONS: Final = (
     HISTORY_SCHEMAS[1],
     TRACK_SCHEMA,
     WEBHOOK_OUTBOX_SCHEMA,
+    PROFILE_SCHEMA,
+    CAPTURE_SCHEMA,
+    ACTION_SCHEMA,
 )
 """The n-th script leads from schema n-1 to n; what was released is never changed."""
 
@@ -76,6 +92,7 @@ class Storage:
             else None
         )
         self._ledger = LedgerStore(self._database) if self._database else None
+        self._profiles = ProfileStore(self._database) if self._database else None
         self._pending: list[PackedWindow] = []
         self._records: tuple[Record, ...] = ()
         self._tallies: tuple[Tally, ...] = ()
@@ -85,6 +102,12 @@ class Storage:
         self.outbox: Outbox = SqliteOutbox(self._database) if self._database else MemoryOutbox()
         self.webhook_outbox: WebhookOutbox = (
             SqliteWebhookOutbox(self._database) if self._database else MemoryWebhookOutbox()
+        )
+        self.captures: CaptureBook = (
+            SqliteCaptureBook(self._database) if self._database else MemoryCaptureBook()
+        )
+        self.actions: ActionBook = (
+            SqliteActionBook(self._database) if self._database else MemoryActionBook()
         )
 
     @property
@@ -156,6 +179,24 @@ class Storage:
             self._save_records()
             self._told_breaks = self.breaks
         return True
+
+    def profiles(self) -> dict[str, str]:
+        """What was kept of profiles, by its id.
+
+        Raises:
+            HistoryError: it could not be read.
+        """
+        return self._despite_a_break(self._profiles.load) if self._profiles else {}
+
+    def save_profiles(self, forms: Mapping[str, str]) -> None:
+        """Keep what is known of profiles, in place of what was kept.
+
+        Raises:
+            HistoryError: it could not be written; what was there stays.
+        """
+        store = self._profiles
+        if store is not None:
+            self._despite_a_break(lambda: store.save(forms))
 
     def close(self) -> None:
         """Give the database back."""

@@ -7,6 +7,7 @@ from typing import Final
 from rightsizer.catalogue.precision import Precision
 from rightsizer.domain.errors import RequirementError
 from rightsizer.sizing.place import Place
+from rightsizer.sizing.profiled_time import ProfiledTime
 
 __all__ = ["ComputeFormat", "Profile", "Shares"]
 
@@ -109,12 +110,21 @@ class Profile:
     precision: ComputeFormat = ComputeFormat.BF16
     memory_bytes: float | None = None
     """The most that it used; `None` where nobody knows."""
+    profiled: ProfiledTime | None = None
+    """Where the time goes by a profiler's time line; counters may stand beside it."""
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether counters tell what its kernels wait for."""
+        return None not in {self.shares.tensor_active, self.shares.dram_active}
 
     def __post_init__(self) -> None:
         """Refuse what cannot be projected."""
         named = ("sm_active", "tensor_active", "dram_active")
         missing = [name for name in named if getattr(self.shares, name) is None]
-        if missing:
+        if self.profiled is not None:
+            self._check_beside_profile()
+        elif missing:
             raise RequirementError(
                 f"shares: without {', '.join(missing)} nothing can be said; how busy NVML "
                 "calls a GPU does not tell what its kernels wait for; measure with GPM (Hopper and "
@@ -124,6 +134,14 @@ class Profile:
             raise RequirementError(
                 f"shares: {self.place.name} has no NVLink to receive or transmit over; leave "
                 "nvlink_receive and nvlink_transmit out, or mend gpu"
+            )
+
+    def _check_beside_profile(self) -> None:
+        counted = (self.shares.tensor_active, self.shares.dram_active)
+        if not self.has_counters and any(each is not None for each in counted):
+            raise RequirementError(
+                "shares: tensor_active and dram_active divide the time of kernels together; give "
+                "both, or leave both to what the profile tells"
             )
 
     def peak_precision(self) -> Precision:

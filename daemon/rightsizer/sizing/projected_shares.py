@@ -37,7 +37,7 @@ def projected_shares(
         sm_active=_sm_active(profile, target, busy),
         tensor_active=_moved(shares.tensor_active, peaks.compute * clock, ratio),
         dram_active=_moved(shares.dram_active, peaks.memory_bandwidth, ratio),
-        gpu_busy=None if shares.gpu_busy is None else busy,
+        gpu_busy=None if shares.gpu_busy is None and profile.profiled is None else busy,
         pcie_receive=_moved(shares.pcie_receive, peaks.pcie, ratio),
         pcie_transmit=_moved(shares.pcie_transmit, peaks.pcie, ratio),
         nvlink_receive=_nvlink(shares.nvlink_receive, target, peaks, ratio),
@@ -65,9 +65,11 @@ def _nvlink(
     return _moved(share, peaks.nvlink, ratio) if target.link_bytes_per_second else None
 
 
-def _sm_active(profile: Profile, target: Place, busy: float) -> float:
-    before = busy_share(profile)
-    filled = (profile.shares.sm_active or 0.0) / before if before > 0.0 else 0.0
+def _sm_active(profile: Profile, target: Place, busy: float) -> float | None:
+    measured, before = profile.shares.sm_active, busy_share(profile)
+    if measured is None:
+        return None
+    filled = measured / before if before > 0.0 else 0.0
     fewer = profile.place.sm_count / target.sm_count
     scale = fewer if filled < _FILLED_RATIO else max(1.0, fewer)
     return min(busy, filled * scale * busy)

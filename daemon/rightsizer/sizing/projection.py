@@ -11,7 +11,7 @@ from rightsizer.sizing.estimate import Interval
 from rightsizer.sizing.place import Place
 from rightsizer.sizing.profile import ComputeFormat, Profile, Shares
 from rightsizer.sizing.projected_shares import projected_shares
-from rightsizer.sizing.time_shares import TimeShares, split_time
+from rightsizer.sizing.time_shares import TimeShares, busy_share, split_time
 
 __all__ = ["Projection", "project"]
 
@@ -27,6 +27,9 @@ _MOST_LATENCY_RATIO: Final = 0.5
 _LEAST_SM_ACTIVE_RATIO: Final = 0.3
 """Kernels that small, or mostly latency, are known less of; that intervals are half as wide again
 is a choice, no measurement."""
+_HOST_BOUND_RATIO: Final = 0.3
+"""Of the time waiting for launches, beyond which kernels may be hidden behind the host: then a
+faster GPU only waits longer, and a slower one less. Source: the rule `profile_launch_bound`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +78,13 @@ def project(profile: Profile, target: Place, precision: ComputeFormat | None = N
     slower = math.exp(math.hypot(math.log(factor), math.log(neighbors)))
     width = (precision or profile.precision).weight_bytes / profile.precision.weight_bytes
     peaks = peak_ratios(profile.place, runs, target, will_run)
+    interval = _interval(ratio, after, (factor, slower), width)
+    if profile.profiled is not None:
+        interval = _profiled_interval(interval, profile, after, speeds, (factor, slower))
     return Projection(
         target=target,
         precision=will_run,
-        time_ratio=_interval(ratio, after, (factor, slower), width),
+        time_ratio=interval,
         shares=projected_shares(profile, target, after, ratio, peaks),
         fits=_fits(profile, target),
         bottleneck=_bottleneck(after, links),
@@ -107,6 +113,8 @@ def _factor(profile: Profile, target: Place, before: TimeShares) -> float:
     factor = _WITHIN_CLASS_FACTOR if is_alike else _ACROSS_CLASSES_FACTOR
     is_latent = before.latency > _MOST_LATENCY_RATIO * before.busy
     is_small = (profile.shares.sm_active or 0.0) < _LEAST_SM_ACTIVE_RATIO * before.busy
+    if profile.profiled is not None and profile.shares.sm_active is None:
+        is_small = profile.profiled.are_kernels_small
     return factor**_WIDER_EXPONENT if is_latent or is_small else factor
 
 
@@ -126,9 +134,36 @@ def _interval(
     )
 
 
+def _profiled_interval(
+    interval: Interval,
+    profile: Profile,
+    after: TimeShares,
+    speeds: CapacityRatios,
+    factors: tuple[float, float],
+) -> Interval:
+    """The interval with what a time line does not tell: what kernels wait for, and what hides."""
+    if profile.profiled is None:
+        return interval
+    time = profile.profiled.at_busy(busy_share(profile))
+    faster, slower = factors
+    low, high = interval.low, interval.high
+    if not profile.has_counters:
+        least, most = time.kernel_range(speeds)
+        links = after.pcie + after.nvlink
+        low = min(low, after.host + (least + links) / faster)
+        high = max(high, after.host + (most + links) * slower)
+    if time.host_wait > _HOST_BOUND_RATIO:
+        hidden = max(1.0, after.total - time.host_wait)
+        low, high = min(low, hidden), max(high, hidden, min(1.0, time.launch))
+    return Interval(interval.value, low, high)
+
+
 def _fits(profile: Profile, target: Place) -> bool | None:
     is_same = target == profile.place
-    if target.slice is not None and not is_same and profile.shares.nvlink > 0.0:
+    talks = profile.shares.nvlink > 0.0
+    if profile.profiled is not None:
+        talks = talks or profile.profiled.collective > 0.0
+    if target.slice is not None and not is_same and talks:
         return False
     if profile.memory_bytes is None:
         return None

@@ -7,6 +7,7 @@ from typing import Final
 from rightsizer.sizing.capacity_ratios import CapacityRatios
 from rightsizer.sizing.place import Place
 from rightsizer.sizing.profile import Profile
+from rightsizer.sizing.profiled_time import ProfiledTime
 
 __all__ = ["TimeShares", "busy_share", "split_time"]
 
@@ -59,7 +60,8 @@ class TimeShares:
 def busy_share(profile: Profile) -> float:
     """The part of the window with a kernel: at least what any unit was active."""
     shares = profile.shares
-    stated = 1.0 if shares.gpu_busy is None else shares.gpu_busy
+    told = 1.0 if profile.profiled is None else profile.profiled.busy
+    stated = told if shares.gpu_busy is None else shares.gpu_busy
     units = (shares.sm_active, shares.tensor_active, shares.dram_active, shares.fp32_active)
     return min(1.0, max(stated, *(unit or 0.0 for unit in units)))
 
@@ -70,26 +72,54 @@ def split_time(profile: Profile) -> TimeShares:
     Kernels wait for one resource at a time, each at what large kernels reach of it; what is left
     of the busy time is latency. Copies are taken to fill the rest of the time, not to overlap.
     """
-    shares, busy, clock = profile.shares, busy_share(profile), profile.shares.sm_clock_ratio or 1.0
+    if profile.profiled is not None:
+        return _split_profiled(profile, profile.profiled.at_busy(busy_share(profile)))
+    shares, busy = profile.shares, busy_share(profile)
+    compute, vector, bandwidth = _work(profile, busy)
+    rest = max(0.0, 1.0 - compute - vector - bandwidth)
+    pcie = min(shares.pcie, rest)
+    nvlink = min(shares.nvlink, rest - pcie)
+    rest -= pcie + nvlink
+    host = min(1.0 - busy, rest)
+    return TimeShares(
+        compute=compute,
+        vector=vector,
+        memory_bandwidth=bandwidth,
+        pcie=pcie,
+        nvlink=nvlink,
+        latency=rest - host,
+        host=host,
+    )
+
+
+def _work(profile: Profile, busy: float) -> tuple[float, float, float]:
+    """Time that kernels wait for compute, for the vector pipes and for the memory, by counters."""
+    shares, clock = profile.shares, profile.shares.sm_clock_ratio or 1.0
     tensor = (shares.tensor_active or 0.0) * clock / _compute_ratio(profile)
     vector = (shares.fp32_active or 0.0) * clock / _VECTOR_RATIO
     dram = (shares.dram_active or 0.0) / _bandwidth_ratio(profile.place)
     work = [min(busy, each) for each in (tensor, vector, dram)]
     # Resources that are used at once share the busy time; it is no longer for that.
     fitted = min(1.0, busy / sum(work)) if sum(work) > 0.0 else 1.0
-    rest = max(0.0, 1.0 - sum(work) * fitted)
-    pcie = min(shares.pcie, rest)
-    nvlink = min(shares.nvlink, rest - pcie)
-    rest -= pcie + nvlink
-    host = min(1.0 - busy, rest)
+    return work[0] * fitted, work[1] * fitted, work[2] * fitted
+
+
+def _split_profiled(profile: Profile, time: ProfiledTime) -> TimeShares:
+    """The parts by a time line: copies, collectives and waits are measured, not what is left."""
+    compute, vector, bandwidth = (
+        _work(profile, time.kernels)
+        if profile.has_counters
+        else (time.in_products, 0.0, time.in_memory)
+    )
+    has_link = profile.place.link_bytes_per_second > 0.0
     return TimeShares(
-        compute=work[0] * fitted,
-        vector=work[1] * fitted,
-        memory_bandwidth=work[2] * fitted,
-        pcie=pcie,
-        nvlink=nvlink,
-        latency=rest - host,
-        host=host,
+        compute=compute,
+        vector=vector,
+        memory_bandwidth=bandwidth,
+        pcie=time.copy + (0.0 if has_link else time.collective),
+        nvlink=time.collective if has_link else 0.0,
+        latency=max(0.0, time.kernels - compute - vector - bandwidth),
+        host=time.host,
     )
 
 

@@ -1,13 +1,18 @@
 """What somebody asks of the telemetry while it runs: to let the GPUs or their counters go."""
 
+import math
 import threading
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.edge.clock import Clock
 
-__all__ = ["Controls", "Held", "Release"]
+__all__ = ["OPERATOR", "Controls", "Held", "Release"]
+
+OPERATOR: Final = "operator"
+"""Who asks over the local socket."""
 
 
 class Held(StrEnum):
@@ -31,33 +36,46 @@ class Release:
 
 
 class Controls:
-    """Requests from any thread, read by the one that ticks."""
+    """Requests from any thread, read by the one that ticks; each asker's stands by itself."""
 
     def __init__(self, clock: Clock) -> None:
         """Nothing is released."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._releases: dict[Held, Release] = {}
+        self._releases: dict[tuple[Held, str], Release] = {}
 
-    def release(self, held: Held, for_seconds: float | None = None) -> Release:
+    def release(
+        self, held: Held, for_seconds: float | None = None, *, asker: str = OPERATOR
+    ) -> Release:
         """Ask for something to be let go, for a time or until `resume`."""
         now = self._clock.time()
         until = None if for_seconds is None else now + nanoseconds(for_seconds)
         release = Release(held, now, until)
         with self._lock:
-            self._releases[held] = release
+            self._releases[held, asker] = release
         return release
 
-    def resume(self, held: Held) -> bool:
-        """Take something back; whether it was released."""
+    def resume(self, held: Held, *, asker: str = OPERATOR) -> bool:
+        """Take something back; whether it was released.
+
+        An operator takes back whatever anybody has released, everybody else his own release.
+        """
         with self._lock:
-            return self._releases.pop(held, None) is not None
+            mine = [key for key in self._releases if key[0] is held and asker in (OPERATOR, key[1])]
+            for key in mine:
+                del self._releases[key]
+            return bool(mine)
 
     def released(self, held: Held) -> Release | None:
-        """The release in force; one whose time is up is taken back."""
+        """The release in force that lasts longest; those whose time is up are taken back."""
+        now = self._clock.time()
         with self._lock:
-            release = self._releases.get(held)
-            if release is None or release.until is None or self._clock.time() < release.until:
-                return release
-            del self._releases[held]
-            return None
+            self._releases = {
+                key: each
+                for key, each in self._releases.items()
+                if each.until is None or now < each.until
+            }
+            found = [each for key, each in self._releases.items() if key[0] is held]
+        return max(
+            found, key=lambda each: math.inf if each.until is None else each.until, default=None
+        )

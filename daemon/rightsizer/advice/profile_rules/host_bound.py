@@ -1,14 +1,13 @@
 """GPUs that wait for the host: for its loader where that is known, else for the program itself."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.profile_rules.gain import Gain
 from rightsizer.advice.profile_rules.launch_bound import mean_kernel_seconds
 from rightsizer.advice.profile_rules.member import Member
 from rightsizer.advice.profile_rules.rule import ProfileRule
-from rightsizer.advice.profile_rules.steady import SteadySettings, at_work
+from rightsizer.advice.profile_rules.steady import at_work
 from rightsizer.advice.profile_rules.verdict import (
     Complaint,
     Seen,
@@ -16,52 +15,14 @@ from rightsizer.advice.profile_rules.verdict import (
     factors_of,
     find_nothing,
 )
+from rightsizer.advice.profile_thresholds import HostBoundSettings
 from rightsizer.domain.finding import Action, Finding, Instruction, Reason, Risk
 from rightsizer.domain.profile import HostSpanUse, Profile, SpanKind
-from rightsizer.domain.settings import setting
 
-__all__ = ["RULE", "HostBoundSettings"]
+__all__ = ["RULE"]
 
 NAME: Final = "profile_host_bound"
 _MOST_NAMED: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class HostBoundSettings:
-    """When the host is the limit."""
-
-    loader_on_ratio: float = setting(
-        0.2,
-        help="Share of a device's span that it may wait for the loader, from which on it counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="ResNet-50 on a V100: 0.35 with a loader in the training process, 0.01 with four",
-    )
-    on_ratio: float = setting(
-        0.3,
-        help="Share of a device's span that it waits for the host, whatever that does.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="SageMaker: a GPU is held up by its host below 70 % of use",
-    )
-    kernel_maximum_seconds: float = setting(
-        20e-6,
-        help="Mean time of a kernel up to which launches are what it waits for, not the host.",
-        unit="seconds",
-        minimum=0.0,
-        source="HolisticTraceAnalysis: a launch takes 5 to 20 µs",
-    )
-    removed_low_ratio: float = setting(
-        0.5,
-        help="Part of the wait for a loader that more workers remove at least.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="ResNet-50 on a V100: 0.7 of it went with four workers",
-    )
-    steady: SteadySettings = field(default_factory=SteadySettings)
 
 
 def judge(profiles: Sequence[Profile], settings: HostBoundSettings) -> Finding:

@@ -1,13 +1,12 @@
 """GPUs that wait for kernels so short that launching them takes longer than running them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.profile_rules.gain import Gain
 from rightsizer.advice.profile_rules.member import Member
 from rightsizer.advice.profile_rules.rule import ProfileRule
-from rightsizer.advice.profile_rules.steady import SteadySettings, at_work
+from rightsizer.advice.profile_rules.steady import at_work
 from rightsizer.advice.profile_rules.verdict import (
     Complaint,
     Seen,
@@ -15,44 +14,14 @@ from rightsizer.advice.profile_rules.verdict import (
     factors_of,
     find_nothing,
 )
+from rightsizer.advice.profile_thresholds import LaunchBoundSettings
 from rightsizer.domain.finding import Action, Finding, Instruction, Reason
 from rightsizer.domain.profile import KernelUse, Profile
-from rightsizer.domain.settings import setting
 
-__all__ = ["RULE", "LaunchBoundSettings", "mean_kernel_seconds"]
+__all__ = ["RULE", "mean_kernel_seconds"]
 
 NAME: Final = "profile_launch_bound"
 _MOST_NAMED: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchBoundSettings:
-    """When launches are the limit."""
-
-    on_ratio: float = setting(
-        0.3,
-        help="Share of a device's span in which it waits for the host, from which on it counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="SageMaker: a GPU is held up by its host below 70 % of use",
-    )
-    kernel_maximum_seconds: float = setting(
-        20e-6,
-        help="Mean time of a kernel up to which its launch is what counts.",
-        unit="seconds",
-        minimum=0.0,
-        source="HolisticTraceAnalysis: a launch takes 5 to 20 µs",
-    )
-    removed_low_ratio: float = setting(
-        0.5,
-        help="Part of the wait that CUDA graphs remove at least, where steps can be captured.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="a cautious half: inputs still are copied, and graphs launched",
-    )
-    steady: SteadySettings = field(default_factory=SteadySettings)
 
 
 def judge(profiles: Sequence[Profile], settings: LaunchBoundSettings) -> Finding:

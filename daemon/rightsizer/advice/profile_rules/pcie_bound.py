@@ -1,13 +1,12 @@
 """GPUs that wait for copies to and from the host."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.profile_rules.gain import Gain
 from rightsizer.advice.profile_rules.member import Member
 from rightsizer.advice.profile_rules.rule import ProfileRule
-from rightsizer.advice.profile_rules.steady import SteadySettings, at_work
+from rightsizer.advice.profile_rules.steady import at_work
 from rightsizer.advice.profile_rules.verdict import (
     Complaint,
     Seen,
@@ -15,37 +14,14 @@ from rightsizer.advice.profile_rules.verdict import (
     factors_of,
     find_nothing,
 )
+from rightsizer.advice.profile_thresholds import PcieBoundSettings
 from rightsizer.domain.finding import Action, Finding, Instruction, Reason, Risk
 from rightsizer.domain.profile import CopyKind, CopyUse, HostMemory, Profile
-from rightsizer.domain.settings import setting
 
-__all__ = ["RULE", "PcieBoundSettings"]
+__all__ = ["RULE"]
 
 NAME: Final = "profile_pcie_bound"
 _OVER_PCIE: Final = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST)
-
-
-@dataclass(frozen=True, slots=True)
-class PcieBoundSettings:
-    """When copies are the limit."""
-
-    on_ratio: float = setting(
-        0.1,
-        help="Share of a device's span with a copy over PCIe and no kernel that counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="a tenth of the time; what is copied beside kernels costs nothing",
-    )
-    removed_low_ratio: float = setting(
-        0.3,
-        help="Part of it that goes at least, once memory is pinned and copies overlap.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="pageable copies reach about half of the link or more (NVIDIA, CUDA best practices)",
-    )
-    steady: SteadySettings = field(default_factory=SteadySettings)
 
 
 def judge(profiles: Sequence[Profile], settings: PcieBoundSettings) -> Finding:

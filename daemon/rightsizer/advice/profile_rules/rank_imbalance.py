@@ -20,36 +20,14 @@ from rightsizer.advice.profile_rules.verdict import (
     factors_of,
     find_nothing,
 )
+from rightsizer.advice.profile_thresholds import RankImbalanceSettings
 from rightsizer.domain.finding import Action, Finding, Instruction, Reason, Risk
 from rightsizer.domain.profile import Profile, StepUse
-from rightsizer.domain.settings import setting
 
-__all__ = ["RULE", "RankImbalanceSettings"]
+__all__ = ["RULE"]
 
 NAME: Final = "profile_rank_imbalance"
 _NANOSECONDS: Final = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class RankImbalanceSettings:
-    """When a rank is a straggler."""
-
-    on_ratio: float = setting(
-        0.05,
-        help="Mean part of a step by which a rank is behind the first one that counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="half of what ByteDance calls a straggling job",
-    )
-    same_rank_ratio: float = setting(
-        0.5,
-        help="Steps in which the same rank must be the latest; else it is the load that varies.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="the greater part",
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,42 +1,14 @@
 """Whether a profile shows a program at work: a time line, kernels enough, no start-up."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rightsizer.advice.profile_rules.member import Member, members_of
 from rightsizer.advice.profile_rules.verdict import abstain
+from rightsizer.advice.profile_thresholds import SteadySettings
 from rightsizer.domain.finding import Finding, Reason
 from rightsizer.domain.profile import Profile
-from rightsizer.domain.settings import setting
 
-__all__ = ["SteadySettings", "at_work", "no_time_line"]
-
-
-@dataclass(frozen=True, slots=True)
-class SteadySettings:
-    """What a profile must show before anything is said of its idle time."""
-
-    kernels_minimum: int = setting(
-        50,
-        help="Kernels of a device, fewer of which say nothing of a steady phase.",
-        minimum=1,
-        source="one pass of a small network launches some hundred",
-    )
-    launch_maximum_seconds: float = setting(
-        0.001,
-        help="Mean time of a launch, beyond which kernels are still being loaded: start-up.",
-        unit="seconds",
-        minimum=0.0,
-        source="HolisticTraceAnalysis: a launch takes 5 to 20 µs; loading a module, milliseconds",
-    )
-    matched_minimum_ratio: float = setting(
-        0.5,
-        help="Kernels whose launch must be known, to tell why a device was idle.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="the greater part",
-    )
+__all__ = ["at_work", "no_time_line"]
 
 
 def at_work(

@@ -1,13 +1,12 @@
 """GPUs that stand still while a checkpoint is written or read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.profile_rules.gain import Gain
 from rightsizer.advice.profile_rules.member import Member
 from rightsizer.advice.profile_rules.rule import ProfileRule
-from rightsizer.advice.profile_rules.steady import SteadySettings, at_work
+from rightsizer.advice.profile_rules.steady import at_work
 from rightsizer.advice.profile_rules.verdict import (
     Complaint,
     Seen,
@@ -15,36 +14,13 @@ from rightsizer.advice.profile_rules.verdict import (
     factors_of,
     find_nothing,
 )
+from rightsizer.advice.profile_thresholds import StorageBoundSettings
 from rightsizer.domain.finding import Action, Finding, Instruction, Reason, Risk
 from rightsizer.domain.profile import Profile, SpanKind
-from rightsizer.domain.settings import setting
 
-__all__ = ["RULE", "StorageBoundSettings"]
+__all__ = ["RULE"]
 
 NAME: Final = "profile_storage_bound"
-
-
-@dataclass(frozen=True, slots=True)
-class StorageBoundSettings:
-    """When checkpoints are the limit."""
-
-    on_ratio: float = setting(
-        0.05,
-        help="Share of a device's span that may be spent idle beside a checkpoint that counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="training at scale aims at less than 5 % for checkpoints",
-    )
-    removed_low_ratio: float = setting(
-        0.5,
-        help="Part of it that goes at least, once checkpoints are written beside the training.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="a cautious half: the copy off the GPU stays",
-    )
-    steady: SteadySettings = field(default_factory=SteadySettings)
 
 
 def judge(profiles: Sequence[Profile], settings: StorageBoundSettings) -> Finding:

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.profile_rules.gain import Gain
 from rightsizer.advice.profile_rules.member import Member
 from rightsizer.advice.profile_rules.rule import ProfileRule
-from rightsizer.advice.profile_rules.steady import SteadySettings, at_work
+from rightsizer.advice.profile_rules.steady import at_work
 from rightsizer.advice.profile_rules.verdict import (
     Complaint,
     Seen,
@@ -17,11 +16,11 @@ from rightsizer.advice.profile_rules.verdict import (
     factors_of,
     find_nothing,
 )
+from rightsizer.advice.profile_thresholds import TensorCoresUnusedSettings
 from rightsizer.domain.finding import Action, Finding, Instruction, Reason, Risk
 from rightsizer.domain.profile import KernelUse, Profile
-from rightsizer.domain.settings import setting
 
-__all__ = ["RULE", "TensorCoresUnusedSettings"]
+__all__ = ["RULE"]
 
 NAME: Final = "profile_tensor_cores_unused"
 _MOST_NAMED: Final = 5
@@ -32,35 +31,6 @@ _NOT_EASED: Final = re.compile(r"<double|dgemm|zgemm|dcudnn|, double|splitKreduc
 """Double precision has no cheaper form, and a sum of parts no product in it."""
 _WITHOUT: Final = re.compile(r"\b(?:P100|P40|P4|K80|K40|M60|M40)\b|GTX", re.IGNORECASE)
 """GPUs that have none."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorCoresUnusedSettings:
-    """When it counts that tensor cores are left aside."""
-
-    on_ratio: float = setting(
-        0.1,
-        help="Share of a device's span in products of matrices without tensor cores that counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
-        source="less than a tenth of the time is not worth a change of precision",
-    )
-    speedup_low_ratio: float = setting(
-        1.5,
-        help="How many times as fast such a kernel gets at least.",
-        minimum=1.0,
-        maximum=100.0,
-        source="products of small matrices are limited by memory, not by arithmetic",
-    )
-    speedup_high_ratio: float = setting(
-        8.0,
-        help="How many times as fast such a kernel gets at most.",
-        minimum=1.0,
-        maximum=100.0,
-        source="A100 and V100 datasheets: 156 of 19.5 TFLOP/s (TF32), 125 of 15.7 (FP16)",
-    )
-    steady: SteadySettings = field(default_factory=SteadySettings)
 
 
 def judge(profiles: Sequence[Profile], settings: TensorCoresUnusedSettings) -> Finding:

@@ -141,12 +141,10 @@ def _known_seconds(window: Window) -> float:
 def _is_unused(window: Window, settings: GpuCountSettings) -> bool:
     """Whether not one reading shows work, or memory beyond a context; unread memory does."""
     busy = window.blocks.series(Measure.BUSY).peaks
+    if max(busy, default=1.0) > settings.unused_ratio:
+        return False
     held = window.blocks.series(Measure.MEMORY_BYTES).peaks
-    return (
-        max(busy, default=1.0) <= settings.unused_ratio
-        and len(held) == len(busy)
-        and max(held) <= settings.context_bytes
-    )
+    return len(held) == len(busy) and max(held) <= settings.context_bytes
 
 
 def _without(

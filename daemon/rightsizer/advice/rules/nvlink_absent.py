@@ -8,7 +8,6 @@ from rightsizer.advice.better_gpus import BetterGpus, better_gpus
 from rightsizer.advice.confidence import direct_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
-from rightsizer.advice.placement_sets import pair_score, score_of
 from rightsizer.advice.rules.rule import Conduct, Rule
 from rightsizer.advice.verdict import (
     Complaint,
@@ -34,6 +33,7 @@ from rightsizer.domain.settings import setting
 from rightsizer.domain.state import Resource
 from rightsizer.domain.topology import GpuLink, LinkKind, Topology
 from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.placement.sets import pair_score, score_of
 
 __all__ = ["RULE", "NvlinkAbsentSettings"]
 

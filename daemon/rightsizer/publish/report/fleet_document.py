@@ -24,6 +24,7 @@ _MOST_POOLS: Final = 100
 _MOST_ADVICE: Final = 60
 _MOST_NODE_ADVICE: Final = 50
 _MOST_TEAMS: Final = 50
+_MOST_WAITING: Final = 50
 _LONGEST_STEP: Final = 1500
 """Characters of a step to take: a list of a thousand nodes is for JSON."""
 
@@ -57,6 +58,17 @@ class PoolRow:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """A piece of waiting work."""
+
+    form: Mapping[str, Any]
+    since: str
+    now: str
+    after: str
+    steps: str
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """The first of a list, and how many there are beside."""
 
@@ -85,6 +97,9 @@ def fleet_document(form: Mapping[str, Any]) -> str:
             ((each, _named(each["devices"])) for each in form["node_advice"]),
             len(form["node_advice"]),
             _MOST_NODE_ADVICE,
+        ),
+        waiting=_part(
+            map(_waiting, form["waiting_work"]), len(form["waiting_work"]), _MOST_WAITING
         ),
         teams=_part(form["teams"], len(form["teams"]), _MOST_TEAMS),
         sources=[each for each in form["sources"] if each["is_found"]],
@@ -155,6 +170,31 @@ def _pool(form: Mapping[str, Any]) -> PoolRow:
         held_width=100.0 * min(1.0, (form["held_mean"] or 0.0) / gpus),
         active_width=100.0 * min(1.0, (form["active_mean"] or 0.0) / gpus),
     )
+
+
+def _waiting(form: Mapping[str, Any]) -> WaitingRow:
+    since = form["waiting_seconds"]
+    steps = dict.fromkeys(_step(step) for offer in form["offers"] for step in offer["steps"])
+    return WaitingRow(
+        form=form,
+        since="-" if since is None else format_duration(since),
+        now=_pools_of(form["offers"], is_now=True),
+        after=_pools_of(form["offers"], is_now=False),
+        steps=_cut("; ".join(steps)),
+    )
+
+
+def _pools_of(offers: Iterable[Mapping[str, Any]], *, is_now: bool) -> str:
+    found: dict[str, float] = {}
+    for each in offers:
+        if each["is_now"] is is_now:
+            found[each["pool"]] = found.get(each["pool"], 0.0) + each["gpus"]
+    return ", ".join(f"{number(gpus)} of {pool}" for pool, gpus in found.items()) or "-"
+
+
+def _step(step: Mapping[str, Any]) -> str:
+    to = f" to {step['target']}" if step["target"] else ""
+    return f"{step['action'].replace('_', ' ')} {_named(step['workloads'])}{to}"
 
 
 def _sum(advice: Sequence[Mapping[str, Any]], key: str) -> float | None:

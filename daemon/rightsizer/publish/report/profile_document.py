@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rightsizer.publish.report.charts.bars import bar
 from rightsizer.publish.report.charts.stacked import Column, shares, stacked_columns
+from rightsizer.publish.report.profile_beside import BesideView, beside
 from rightsizer.publish.report.profile_figures import (
     CAUSES,
     FIGURES,
@@ -80,22 +81,27 @@ class WorkloadView:
     complaints: Sequence[FindingView]
     fine: Sequence[FindingView]
     silent: Sequence[FindingView]
+    host_steps: Sequence[Sequence[str]]
+    """Of the host, where no device has a time line."""
+    more_host_steps: int
     spans: Sequence[Sequence[str]]
     results: Sequence[Sequence[str]]
     before: str
     changes: Sequence[Sequence[str]]
+    telemetry: Sequence[BesideView]
 
 
 def profile_document(answer: _Form) -> str:
     """All workloads of an answer, one after the other."""
     views = [_workload(each) for each in answer["workloads"]]
-    return rendered("profile.html", {}, workloads=views, words=_WORDS)
+    return rendered("profile.html", {}, workloads=views, words=_WORDS, broken=answer["broken"])
 
 
 def _workload(form: _Form) -> WorkloadView:
     devices = [(profile, each) for profile in form["profiles"] for each in profile["devices"]]
     findings = [_finding(each) for each in form["findings"]]
     against = form["against"]
+    host_steps = _host_steps(form["profiles"])
     return WorkloadView(
         name=form["workload"],
         profiles=form["profiles"],
@@ -105,10 +111,13 @@ def _workload(form: _Form) -> WorkloadView:
         complaints=[each for each in findings if each.form["finding"] == "inefficient"],
         fine=[each for each in findings if each.form["finding"] == "optimized"],
         silent=[each for each in findings if each.form["abstained"] is not None],
+        host_steps=host_steps[:_MOST_STEPS],
+        more_host_steps=max(0, len(host_steps) - _MOST_STEPS),
         spans=_spans(form["profiles"]),
         results=[row for profile in form["profiles"] for row in _results(profile)],
         before="" if against is None else against["workload"],
         changes=[] if against is None else [_change(each) for each in against["changes"]],
+        telemetry=beside(form["telemetry"]),
     )
 
 
@@ -225,6 +234,14 @@ def _short(name: str) -> str:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
+
+
+def _host_steps(profiles: Sequence[_Form]) -> list[Sequence[str]]:
+    return [
+        (each["name"], time_text(each["seconds"]), time_text(each["loader_seconds"]))
+        for profile in profiles
+        for each in profile["host_steps"]
+    ]
 
 
 def _spans(profiles: Sequence[_Form]) -> list[Sequence[str]]:

@@ -17,7 +17,8 @@ from rightsizer.publish.web.message import Peer
 __all__ = ["LocalSocket", "peer_of"]
 
 _MODE: Final = 0o660
-_BACKLOG: Final = 16
+_BACKLOG: Final = 128
+"""Whoever finds it full is turned away at once, where over TCP he would wait."""
 _PATH_LIMIT_BYTES: Final = 107
 """What the kernel takes for a socket's path."""
 _OTHER: Final = "choose another place with path.api_socket, or '' for none"

@@ -30,7 +30,8 @@ __all__ = ["WebServer"]
 
 _POLL_SECONDS: Final = 0.2
 _STOP_SECONDS: Final = 2.0
-_LOCAL_CONNECTIONS: Final = 4
+_LOCAL_CONNECTIONS: Final = 12
+"""A thread each where they are at work; with those over TCP within the unit's TasksMax=64."""
 _OPEN: Final = Access()
 
 _log: Final = structlog.get_logger("rightsizer.web")

@@ -72,6 +72,11 @@ class Webhook:
             waiting = {message.body for message in self._outbox.pending(self._key)}
             self._outbox.put(self._key, [body for body in wanted if body not in waiting])
 
+    def notify(self, body: str) -> None:
+        """Take note of something else to be told, as JSON; an Alertmanager takes none of it."""
+        if self._settings.format is WebhookFormat.JSON:
+            self._outbox.put(self._key, [body])
+
     def deliver(self) -> WebhookReport:
         """Send what there is to send, unless the receiver is to be left alone."""
         if self._back_off.is_over:

@@ -72,6 +72,11 @@ class Webhooks:
         for webhook in self._webhooks:
             webhook.offer(events)
 
+    def notify(self, body: str) -> None:
+        """Take note of something that is no advice; quick, and asks nobody."""
+        for webhook in self._webhooks:
+            webhook.notify(body)
+
     def deliver(self) -> tuple[WebhookReport, ...]:
         """Send what there is to send; may take seconds, never raises for a receiver's fault."""
         return tuple(webhook.deliver() for webhook in self._webhooks)

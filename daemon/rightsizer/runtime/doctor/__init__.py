@@ -7,6 +7,7 @@ from typing import Final
 
 from rightsizer.domain.snapshot import Snapshot
 from rightsizer.edge.clock import SystemClock
+from rightsizer.runtime.doctor.captures import check_capture, check_drop_folder
 from rightsizer.runtime.doctor.check import Check, Place, Verdict
 from rightsizer.runtime.doctor.gpus import (
     check_counters,
@@ -52,6 +53,8 @@ CHECKS: Final[tuple[Callable[[Place], Check], ...]] = (
     check_local_socket,
     check_web_port,
     check_grafana,
+    check_drop_folder,
+    check_capture,
     check_clock,
     check_memory_limit,
 )

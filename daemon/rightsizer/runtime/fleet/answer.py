@@ -7,6 +7,7 @@ from rightsizer.advice.judgement import Judgement
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.finding import Finding
 from rightsizer.domain.units import Nanoseconds
+from rightsizer.fleet.brokerage import Served
 from rightsizer.fleet.estate import NodeAdvice, Waiting
 from rightsizer.fleet.judging import Tally
 from rightsizer.fleet.prometheus.use import StoreUse
@@ -33,6 +34,8 @@ class FleetAnswer:
     node_advice: tuple[NodeAdvice, ...] = ()
     """What the nodes' own agents advise beside; the fleet neither repeats nor annotates it."""
     waiting: tuple[Waiting, ...] = ()
+    served: tuple[Served, ...] = ()
+    """What each of those could get, the longest waiting first."""
     advice: tuple[Advice, ...] = ()
     """The ledger's, open first."""
     teams: tuple[TeamUse, ...] = ()

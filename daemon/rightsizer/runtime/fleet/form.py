@@ -6,6 +6,7 @@ from typing import Any
 
 from rightsizer.domain.finding import FindingKind
 from rightsizer.domain.units import seconds
+from rightsizer.fleet.brokerage import Offer, Served
 from rightsizer.fleet.plan import Plan
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.view import PoolView
@@ -37,6 +38,7 @@ def fleet_form(answer: FleetAnswer) -> dict[str, Any]:
         ],
         "node_advice": [asdict(each) for each in answer.node_advice],
         "waiting": [asdict(each) for each in answer.waiting],
+        "waiting_work": [_served(each) for each in answer.served],
         "teams": [asdict(each) for each in answer.teams],
         "use": asdict(answer.use),
         "notes": list(answer.notes),
@@ -88,6 +90,41 @@ def source_form(report: SourceReport) -> dict[str, Any]:
         "can": list(report.can),
         "cannot": list(report.cannot),
         "warnings": list(report.warnings),
+    }
+
+
+def _served(served: Served) -> dict[str, Any]:
+    waiting = served.waiting
+    return {
+        "key": waiting.key,
+        "pool": waiting.pool,
+        "namespace": waiting.namespace,
+        "gpus": waiting.gpus,
+        "waiting_seconds": waiting.since_seconds,
+        "memory_bytes": served.memory_bytes,
+        "now_gpus": served.now_gpus,
+        "after_gpus": served.after_gpus,
+        "left_gpus": served.left_gpus,
+        "offers": [_offer(each) for each in served.offers],
+    }
+
+
+def _offer(offer: Offer) -> dict[str, Any]:
+    return {
+        "pool": offer.pool,
+        "gpus": offer.gpus,
+        "is_now": offer.is_now,
+        "nodes": dict(offer.nodes),
+        "steps": [
+            {
+                "action": each.action,
+                "advice": each.advice or None,
+                "workloads": list(each.workloads),
+                "frees": dict(each.frees),
+                "target": each.target or None,
+            }
+            for each in offer.steps
+        ],
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rightsizer.domain.metric_family import series_key
+from rightsizer.fleet.brokerage import Served
 from rightsizer.fleet.view import PoolView
 from rightsizer.runtime.fleet.answer import FleetAnswer
 from rightsizer.runtime.fleet.pool_figures import gpus_of, mean_of, waiting_by_pool
@@ -38,6 +39,8 @@ def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
         found[series_key("rightsizer_fleet_node_advice", finding=_plain(name))] = float(value)
     pools = sorted(answer.view.pools, key=lambda pool: (-gpus_of(pool), pool.name))[:limit]
     found.update(_pools(pools, waiting_by_pool(answer.waiting)))
+    if answer.served:
+        found.update(_servable(pools, answer.served))
     hours = answer.lookback_seconds / _HOUR_SECONDS
     for team in answer.teams[:limit]:
         key = series_key("rightsizer_fleet_team_wasted_gpus", team=_plain(team.team))
@@ -64,6 +67,17 @@ def _verdicts(answer: FleetAnswer) -> Iterator[tuple[str, float]]:
 def _plain(name: str) -> str:
     """A name that others gave, as the value of a label."""
     return name.replace('"', "'")
+
+
+def _servable(pools: Iterable[PoolView], served: Iterable[Served]) -> Iterator[tuple[str, float]]:
+    given: dict[tuple[str, bool], float] = {}
+    for offer in (offer for each in served for offer in each.offers):
+        at = offer.pool, offer.is_now
+        given[at] = given.get(at, 0.0) + offer.gpus
+    for pool in pools:
+        for is_now, name in ((True, "servable_gpus"), (False, "servable_after_gpus")):
+            key = series_key(f"rightsizer_fleet_pool_{name}", pool=_plain(pool.name))
+            yield key, given.get((pool.name, is_now), 0.0)
 
 
 def _pools(pools: Iterable[PoolView], waiting: dict[str, float]) -> Iterator[tuple[str, float]]:

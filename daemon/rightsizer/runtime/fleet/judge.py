@@ -19,6 +19,7 @@ from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.edge.clock import Clock
 from rightsizer.fleet.absence import why_nothing
 from rightsizer.fleet.batch import Order
+from rightsizer.fleet.brokerage import broker
 from rightsizer.fleet.case import CaseSettings
 from rightsizer.fleet.collection import paused_collection
 from rightsizer.fleet.crew import workers_of
@@ -209,6 +210,7 @@ class FleetJudge:
             tallies=found.verdicts.tallies,
             node_advice=scene.estate.advice,
             waiting=found.view.waiting,
+            served=broker(found.view, judgements),
             teams=team_uses(found.view.workloads, market_of(self._settings)),
             use=scene.store.use + read,
             notes=_notes(scene, found, self._shelf),

@@ -9,6 +9,9 @@ from rightsizer.publish.web.view.link_groups import LinkGroup
 __all__ = ["Box", "Chip", "Drawing", "Frame", "Line", "Place", "draw"]
 
 _MARGIN: Final = 10
+_BORDER: Final = 1
+_APART: Final = 8
+"""Between two GPUs of a row."""
 _TRUNK: Final = 26
 """Width of the trunk at the left, for each group of NVLink."""
 _BOX: Final = 62
@@ -122,8 +125,9 @@ class _Sheet:
         if frame.chips:
             self._chips_of_node(frame.chips)
         self._y += _GAP - 4
-        inner = self._width - self._left
-        box = Box("numa", self._left, top, inner, self._y - top, text=frame.title)
+        # Half of a border's width lies outside of its box, and nothing is drawn beyond the sheet.
+        inner = self._width - self._left - 2 * _BORDER
+        box = Box("numa", self._left + _BORDER, top, inner, self._y - top, text=frame.title)
         self._boxes.insert(index, box)
 
     def drawing(self) -> Drawing:
@@ -144,19 +148,19 @@ class _Sheet:
 
     def _row(self, row: Sequence[Place]) -> None:
         inner = self._width - self._left - 2 * _MARGIN
-        step = inner / self._columns
+        step = (inner + _APART) / self._columns
         lanes = sorted(
             {n for n, group in enumerate(self._groups) for p in row if p.uuid in group.uuids}
         )
         top = self._y + _RAIL * len(lanes)
         for at, place in enumerate(row):
             x = self._left + _MARGIN + at * step
-            self._boxes.append(Box("gpu", x, top, step - 8, _BOX, place))
-            self._drop(place, x + (step - 8) / 2, top, lanes)
+            self._boxes.append(Box("gpu", x, top, step - _APART, _BOX, place))
+            self._drop(place, x + (step - _APART) / 2, top, lanes)
             for number, chip in enumerate(place.chips):
                 y = top + _BOX + 6 + number * (_CHIP + 4)
                 self._lines.append(Line("near", f"M{x + 14:g} {y - 6:g}v6"))
-                self._boxes.append(Box("chip", x, y, step - 8, _CHIP, text=chip.text))
+                self._boxes.append(Box("chip", x, y, step - _APART, _CHIP, text=chip.text))
         self._rail(row, lanes, step)
         tallest = max((len(place.chips) for place in row), default=0)
         self._y = top + _BOX + tallest * (_CHIP + 4) + 8
@@ -171,16 +175,16 @@ class _Sheet:
         for lane, number in enumerate(lanes):
             last = max(at for at, p in enumerate(row) if p.uuid in self._groups[number].uuids)
             y = self._y + lane * _RAIL + 4
-            end = self._left + _MARGIN + last * step + (step - 8) / 2
+            end = self._left + _MARGIN + last * step + (step - _APART) / 2
             path = f"M{8 + number * _TRUNK} {y:g}H{end:g}"
             self._lines.append(Line(f"rail rail-{number % 4}", path))
             self._rails.setdefault(number, []).append(y)
 
     def _chips_of_node(self, chips: Sequence[Chip]) -> None:
         inner = self._width - self._left - 2 * _MARGIN
-        step = inner / self._columns
+        step = (inner + _APART) / self._columns
         for at, chip in enumerate(chips):
             row, column = divmod(at, self._columns)
             x, y = self._left + _MARGIN + column * step, self._y + row * (_CHIP + 4)
-            self._boxes.append(Box("chip", x, y, step - 8, _CHIP, text=chip.text))
+            self._boxes.append(Box("chip", x, y, step - _APART, _CHIP, text=chip.text))
         self._y += -(-len(chips) // self._columns) * (_CHIP + 4)

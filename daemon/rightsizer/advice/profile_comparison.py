@@ -1,0 +1,205 @@
+"""What a profile and telemetry say of the same time, figure by figure: the same, or another."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.advice.comparison_settings import ComparisonSettings
+from rightsizer.advice.profile_rules.member import Member
+from rightsizer.advice.profile_telemetry import Telemetry
+from rightsizer.domain.state import Condition, Resource, State
+from rightsizer.domain.units import format_duration
+
+__all__ = [
+    "ACTIVE_SECONDS",
+    "PCIE_BOUND_RATIO",
+    "TENSOR_CORE_RATIO",
+    "Comparison",
+    "compare",
+]
+
+ACTIVE_SECONDS: Final = "active_seconds"
+PCIE_BOUND_RATIO: Final = "pcie_bound_ratio"
+TENSOR_CORE_RATIO: Final = "tensor_core_ratio"
+"""Figures that others ask for by name."""
+
+_WAITING: Final = (
+    State.HOST_BOUND,
+    State.STORAGE_BOUND,
+    State.LAUNCH_BOUND,
+    State.HIDDEN_STALL,
+)
+"""States in which the GPU is there for somebody and waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One figure of both."""
+
+    figure: str
+    profile: float
+    telemetry: float
+    """In the same unit: a ratio of the time, or bytes for `memory_bytes`."""
+    is_contradiction: bool
+    text: str
+    """Both figures in one sentence."""
+
+
+def compare(
+    member: Member, name: str, telemetry: Telemetry, settings: ComparisonSettings
+) -> tuple[Comparison, ...]:
+    """Every figure that both know.
+
+    A profile lasts from its first kernel to its last, while telemetry's windows hold whatever else
+    was: idle time around it contradicts nothing, and shares are of telemetry's active time. Where
+    telemetry saw less activity than the profile has kernels, only that is said.
+
+    Args:
+        member: The device as its profile shows it.
+        name: What to call it.
+        telemetry: What is known of the device around that time.
+        settings: From when on figures contradict each other.
+    """
+    both = _Both(member, name, telemetry, settings)
+    idle = _idle(both)
+    if idle is not None:
+        return (idle,)
+    if telemetry.active_seconds < _LEAST_RATIO * member.time.kernel_seconds:
+        return ()  # Most of it fell where nobody looked.
+    return tuple(found for each in _FIGURES for found in each(both))
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    member: Member
+    name: str
+    telemetry: Telemetry
+    settings: ComparisonSettings
+
+    @property
+    def profiled(self) -> str:
+        """How long the profile is."""
+        return _length(self.member.time.span_seconds)
+
+    @property
+    def around(self) -> str:
+        """What telemetry's figures are of, and how much of that the profile covers."""
+        ours, theirs = self.member.time.span_seconds, self.telemetry.span_seconds
+        covered = ours / theirs if theirs > 0 else 1.0
+        if covered >= _SAME_RATIO:
+            return f"telemetry of the same {_length(theirs)}"
+        part = f"{covered:.1%}" if covered >= _A_THOUSANDTH else "under 0.1%"
+        return f"telemetry of the {_length(theirs)} around it, {part} of which it covers,"
+
+    def shares(self, figure: str, words: tuple[str, str], ours: float, theirs: float) -> Comparison:
+        """Two shares of the time."""
+        return Comparison(
+            figure,
+            round(ours, 4),
+            round(theirs, 4),
+            is_contradiction=abs(ours - theirs) >= self.settings.difference_minimum_ratio,
+            text=f"The profile says that {self.name} {words[0]} {ours:.1%} of {self.profiled}; "
+            f"{self.around} says that it {words[1]} {theirs:.1%} of its active time.",
+        )
+
+
+def _idle(both: _Both) -> Comparison | None:
+    """Kernels where telemetry saw no activity that could be theirs."""
+    telemetry, kernels = both.telemetry, both.member.time.kernel_seconds
+    seen = telemetry.active_seconds + telemetry.unknown_seconds
+    if kernels <= seen + both.settings.tick_seconds:
+        return None
+    whole = telemetry.span_seconds
+    return Comparison(
+        ACTIVE_SECONDS,
+        round(kernels, 6),
+        round(telemetry.active_seconds, 6),
+        is_contradiction=True,
+        text=f"The profile has {_length(kernels)} of kernels on {both.name}; {both.around} says "
+        f"that it was active for {_length(telemetry.active_seconds)} of {_length(whole)}: the "
+        "profile is of another GPU, or the clocks differ.",
+    )
+
+
+def _busy(both: _Both) -> Iterator[Comparison]:
+    busy, time = both.telemetry.busy_ratio, both.member.time
+    if busy is not None and time.span_seconds > 0:
+        words = "runs kernels", "had one resident"
+        yield both.shares("busy_ratio", words, time.kernel_seconds / time.span_seconds, busy)
+
+
+def _waiting(both: _Both) -> Iterator[Comparison]:
+    if both.member.device.launches is None:
+        return
+    state = both.telemetry.main_state
+    share = both.telemetry.share(state)
+    words = (
+        "waits for the host",
+        f"was {state.replace('_', ' ')} {share:.1%} and held up by host, storage or launches",
+    )
+    waits, held = both.member.host_wait_ratio, both.telemetry.share(*_WAITING)
+    yield both.shares("host_wait_ratio", words, waits, held)
+
+
+def _copies(both: _Both) -> Iterator[Comparison]:
+    if Resource.PCIE in both.telemetry.window.demands:
+        words = "copies with no kernel beside it", "was PCIe bound"
+        ours = both.member.share(both.member.time.exposed_copy_seconds)
+        yield both.shares(PCIE_BOUND_RATIO, words, ours, both.telemetry.share(State.PCIE_BOUND))
+
+
+def _tensor_cores(both: _Both) -> Iterator[Comparison]:
+    kernels = both.member.kernels_at_work
+    whole = sum(each.seconds for each in kernels)
+    is_known = all(each.uses_tensor_cores is not None for each in kernels)
+    if whole <= 0 or not is_known or not both.telemetry.has_profiling:
+        return
+    ours = sum(each.seconds for each in kernels if each.uses_tensor_cores) / whole
+    theirs = 1.0 - both.telemetry.condition_share(Condition.NO_TENSOR_CORES)
+    # Whatever uses them now and then uses them in every second, so that the shares differ.
+    least = both.settings.difference_minimum_ratio
+    is_unused = ours <= both.settings.tensor_maximum_ratio
+    yield Comparison(
+        TENSOR_CORE_RATIO,
+        round(ours, 4),
+        round(theirs, 4),
+        is_contradiction=theirs >= 1.0 - least if is_unused else ours >= least >= theirs,
+        text=f"The profile says that {both.name} spends {ours:.1%} of the time of its kernels in "
+        f"those that use tensor cores; {both.around} saw them at work {theirs:.1%} of its active "
+        "time.",
+    )
+
+
+def _memory(both: _Both) -> Iterator[Comparison]:
+    ours, theirs = both.member.device.memory_peak_bytes, both.telemetry.memory_peak_bytes
+    if ours is None or theirs is None:
+        return
+    tolerated = theirs * (1.0 + both.settings.memory_tolerance_ratio)
+    yield Comparison(
+        "memory_bytes",
+        float(ours),
+        float(theirs),
+        is_contradiction=ours > tolerated,
+        text=f"The profile says that {both.name} has {ours / 2**30:,.1f} GiB of memory in use at "
+        f"the most; {both.around} saw {theirs / 2**30:,.1f} GiB.",
+    )
+
+
+def _length(seconds: float) -> str:
+    if seconds >= _A_MINUTE:
+        return format_duration(seconds)
+    return f"{seconds:.3g} s" if seconds >= 1.0 else f"{seconds * 1e3:.3g} ms"
+
+
+_LEAST_RATIO: Final = 0.5
+_SAME_RATIO: Final = 0.8
+"""Covered by the profile, beyond which telemetry's time is as good as the same."""
+_A_THOUSANDTH: Final = 0.001
+_A_MINUTE: Final = 60.0
+_FIGURES: Final[tuple[Callable[[_Both], Iterator[Comparison]], ...]] = (
+    _busy,
+    _waiting,
+    _copies,
+    _tensor_cores,
+    _memory,
+)

@@ -1,0 +1,91 @@
+"""What the commands of the broker have in common: what is asked for, and whom."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rightsizer.cli.command import add_config_flag, settings_of
+from rightsizer.domain.errors import RightsizerError, UsageError
+from rightsizer.edge.local import LocalClient
+from rightsizer.placement.request import Interconnect
+from rightsizer.runtime.place_request import request_of
+from rightsizer.runtime.settings import PathSettings
+
+__all__ = ["add_agent_flags", "add_request_flags", "client_of", "words_of"]
+
+
+def add_request_flags(parser: argparse.ArgumentParser) -> None:
+    """What is wanted, in the words of `rightsizer place`."""
+    parser.add_argument("--gpus", default="1", metavar="N", help="how many (default: 1)")
+    parser.add_argument(
+        "--memory",
+        default="",
+        metavar="SIZE",
+        help="needed on each, as in 30GiB; without it all of a GPU's",
+    )
+    parser.add_argument(
+        "--share",
+        action="store_true",
+        help="take GPUs beside others too, where memory and measured needs of all fit; "
+        "needs --memory",
+    )
+    parser.add_argument(
+        "--interconnect",
+        choices=tuple(map(str, Interconnect)),
+        default=str(Interconnect.ANY),
+        help="'nvlink': only GPUs that NVLink joins each to each (default: any)",
+    )
+    parser.add_argument(
+        "--mig",
+        default="",
+        metavar="PROFILE",
+        help="MIG instances of this profile, as in 1g.10gb; without it whole GPUs, or one instance "
+        "where no GPU is left",
+    )
+
+
+def add_agent_flags(parser: argparse.ArgumentParser) -> None:
+    """Where the agent is."""
+    parser.add_argument(
+        "--path.api-socket",
+        dest="api_socket",
+        type=Path,
+        metavar="FILE",
+        help="the agent's socket; without it path.api_socket of the configuration "
+        f"(default: {PathSettings().api_socket})",
+    )
+    add_config_flag(parser)
+
+
+def words_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What is wanted, as the agent takes it.
+
+    Raises:
+        UsageError: it contradicts itself.
+    """
+    if arguments.share and not arguments.memory:
+        raise UsageError("--share: say how much memory is needed on each GPU, as in --memory 10GiB")
+    words = {
+        "gpus": arguments.gpus,
+        "memory": arguments.memory,
+        "share": "true" if arguments.share else "",
+        "interconnect": arguments.interconnect,
+        "mig": arguments.mig,
+    }
+    given = {name: word for name, word in words.items() if word}
+    request_of(given)
+    return given
+
+
+def client_of(arguments: argparse.Namespace) -> LocalClient:
+    """The agent.
+
+    Raises:
+        RightsizerError: the configuration names no socket.
+    """
+    path = arguments.api_socket or settings_of(arguments).path.api_socket
+    if not path:
+        raise RightsizerError(
+            "path.api_socket is empty, so the agent takes no requests; set it and restart the agent"
+        )
+    return LocalClient(Path(path))

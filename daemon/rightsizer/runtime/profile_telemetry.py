@@ -1,0 +1,128 @@
+"""Where telemetry beside a profile comes from: a history on disk, or a running agent's accounts."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Final
+
+from rightsizer.accounting.builder import WindowBuilder
+from rightsizer.accounting.history import History, Tenure
+from rightsizer.accounting.known import KnownDevice
+from rightsizer.accounting.recollection import HOUR, Recollection
+from rightsizer.advice.profile_telemetry import Telemetry
+from rightsizer.domain.device import Device
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.domain.window import Window
+
+__all__ = ["AccountsTelemetry", "HistoryTelemetry"]
+
+_UNSEEN: Final[Nanoseconds] = 120 * NANOSECONDS_PER_SECOND
+"""A holder is written down once a minute, so that one of a moment ago is seen no later."""
+
+
+class HistoryTelemetry:
+    """What a history holds."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that it knows."""
+        return tuple(each.device for each in self._known)
+
+    @cached_property
+    def _known(self) -> tuple[KnownDevice, ...]:
+        return self._history.devices()
+
+    @cached_property
+    def _tenures(self) -> tuple[Tenure, ...]:
+        return self._history.tenures()
+
+    def __call__(self, uuid: str, start: Nanoseconds, end: Nanoseconds) -> Telemetry | None:
+        """The windows that overlap a span of time; those of long ago are hours.
+
+        Raises:
+            HistoryError: it cannot be read.
+        """
+        builder = WindowBuilder(uuid)
+        for window in self._history.load(start - HOUR, end + 1):
+            if window.uuid == uuid and window.end > start:
+                builder.merge(window)
+        window = builder.window()
+        if not window.accounted:
+            return None
+        return _telemetry(
+            window, self._known, _holder(uuid, start, end, self._tenures), (start, end)
+        )
+
+
+class AccountsTelemetry:
+    """What an agent remembers now; it is asked once for each batch of profiles."""
+
+    def __init__(
+        self,
+        recollections: Iterable[Recollection],
+        known: Sequence[KnownDevice],
+        tenures: Sequence[Tenure] = (),
+    ) -> None:
+        """A look at the accounts.
+
+        Args:
+            recollections: Of each device.
+            known: The devices with who holds them now.
+            tenures: Who held them before, as far as a history tells.
+        """
+        self._recollections = {each.uuid: each for each in recollections}
+        self._known, self._tenures = tuple(known), tuple(tenures)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices of the node."""
+        return tuple(each.device for each in self._known)
+
+    def __call__(self, uuid: str, start: Nanoseconds, end: Nanoseconds) -> Telemetry | None:
+        """The windows that overlap a span of time."""
+        remembered = self._recollections.get(uuid)
+        if remembered is None:
+            return None
+        grain = remembered.grain(start - start % HOUR, end)
+        window = remembered.window(start - start % grain, end + 1)
+        if not window.accounted:
+            return None
+        holder = self._present(uuid, end) or _holder(uuid, start, end, self._tenures)
+        return _telemetry(window, self._known, holder, (start, end))
+
+    def _present(self, uuid: str, end: Nanoseconds) -> str | None:
+        return next(
+            (
+                each.holder.key
+                for each in self._known
+                if each.device.uuid == uuid and each.holder and each.held_since < end
+            ),
+            None,
+        )
+
+
+def _holder(
+    uuid: str, start: Nanoseconds, end: Nanoseconds, tenures: Sequence[Tenure]
+) -> str | None:
+    """Who held a device for the longest part of a span of time; `None` where nobody is known."""
+    parts = {
+        each.workload: min(end, each.seen + _UNSEEN) - max(start, each.since)
+        for each in tenures
+        if each.uuid == uuid and each.since < end and each.seen + _UNSEEN > start
+    }
+    return max(parts, key=lambda key: (parts[key], key)) if parts else None
+
+
+def _telemetry(
+    window: Window,
+    known: Iterable[KnownDevice],
+    workload: str | None,
+    asked: tuple[Nanoseconds, Nanoseconds],
+) -> Telemetry:
+    found = (each.device for each in known if each.device.uuid == window.uuid)
+    total = next((each.memory_total_bytes for each in found), None)
+    start, end = asked
+    unseen = max(0, min(window.start, end) - start) + max(0, end - max(window.end, start))
+    return Telemetry(window, workload, total, seconds(unseen))

@@ -1,0 +1,153 @@
+"""What profilers' files of one program tell of its size: time, memory, and the GPU it ran on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.advice.profile_rules.member import Member, members_of, source_of
+from rightsizer.advice.profile_rules.steady import no_time_line
+from rightsizer.advice.profile_thresholds import SteadySettings
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.domain.errors import ProfileError
+from rightsizer.domain.profile import Profile, TimeUse
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.sizing.profiled_time import ProfiledTime
+
+__all__ = ["ProfiledRun", "profiled_run"]
+
+_STEADY: Final = SteadySettings()
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledRun:
+    """One program on all of its devices."""
+
+    source: str
+    """The names of its files."""
+    devices: int
+    """With a time line."""
+    device_name: str
+    """As its driver calls it; empty where no file says."""
+    board: Board | None
+    """What that means; `None` where the catalogue does not know it."""
+    time: ProfiledTime
+    """Of all devices together."""
+    steps: int
+    """Over which the time was taken, on one device; 0 where none is marked."""
+    step_seconds: float | None
+    """Mean length of a step."""
+    memory_peak_bytes: int | None
+    """The most that any device used; `None` where it is not in the files."""
+    is_launch_known: bool
+    """Whether most kernels have their launch in the files, which idle causes rest on."""
+
+
+def profiled_run(
+    profiles: Sequence[Profile], catalogue: Catalogue, settings: SteadySettings = _STEADY
+) -> ProfiledRun:
+    """What the files tell.
+
+    Args:
+        profiles: Of one program: a file, or one of each rank.
+        catalogue: The boards.
+        settings: What a profile must show before anything rests on it.
+
+    Raises:
+        ProfileError: they have no time line of a GPU at work, or are of different GPUs.
+    """
+    source = source_of(profiles) if profiles else "the profile"
+    members = members_of(profiles)
+    if not members:
+        raise ProfileError(
+            f"{source}: {no_time_line(profiles)}; take a trace of the program on a GPU with "
+            "PyTorch Profiler, Nsight Systems or JAX"
+        )
+    _refuse_unsteady(source, members, settings)
+    names = {each.device.device.name for each in members} - {""}
+    boards = {name: catalogue.find(name) for name in sorted(names)}
+    if len({board.key if board else name for name, board in boards.items()}) > 1:
+        raise ProfileError(
+            f"{source}: recorded on different GPUs, {' and '.join(boards)}; give the files of one"
+        )
+    name = next(iter(boards), "")
+    peaks = [each.device.memory_peak_bytes for each in members]
+    steps = [step.end - step.start for each in members for step in each.device.steps]
+    matched = sum(each.matched_ratio for each in members) / len(members)
+    return ProfiledRun(
+        source=source,
+        devices=len(members),
+        device_name=name,
+        board=boards.get(name),
+        time=_time(members),
+        steps=max(len(each.device.steps) for each in members),
+        step_seconds=sum(steps) / len(steps) / NANOSECONDS_PER_SECOND if steps else None,
+        memory_peak_bytes=max((each for each in peaks if each is not None), default=None),
+        is_launch_known=matched >= settings.matched_minimum_ratio,
+    )
+
+
+def _refuse_unsteady(source: str, members: Sequence[Member], settings: SteadySettings) -> None:
+    count = sum(each.count for member in members for each in member.device.kernels)
+    has_length = any(each.time.span_seconds > 0.0 for each in members)
+    if count < settings.kernels_minimum * len(members) or not has_length:
+        raise ProfileError(
+            f"{source}: only {count} kernels, too few for a steady phase; profile several steps"
+        )
+    calls = [each.device.launches for each in members if each.device.launches is not None]
+    launches = sum(each.count for each in calls)
+    mean = sum(each.host_seconds for each in calls) / launches if launches else 0.0
+    if mean > settings.launch_maximum_seconds:
+        raise ProfileError(
+            f"{source}: a start-up: a launch took {mean * 1e3:.1f} ms on average, which is the "
+            "loading of kernels; profile a later step"
+        )
+
+
+def _time(members: Sequence[Member]) -> ProfiledTime:
+    """Of steps where they are marked, else from the first kernel to the last."""
+    times = [time for member in members for time in _windows(member)]
+    span = sum(each.span_seconds for each in times)
+    collective = sum(each.exposed_collective_seconds for each in times)
+    copy = sum(min(each.exposed_copy_seconds, each.idle_seconds) for each in times)
+    work = sum(each.kernel_seconds for each in times) - collective
+    # Copies fill time that would be idle; they are taken off waits for the host first.
+    waits = sum(each.host_wait_seconds for each in times)
+    host = max(0.0, waits - copy)
+    tensor, plain = _by_unit(members)
+    kernels = [each for member in members for each in member.device.kernels]
+    count = sum(each.count for each in kernels)
+    return ProfiledTime(
+        tensor=tensor * work / span,
+        plain=plain * work / span,
+        unknown=max(0.0, 1.0 - tensor - plain) * work / span,
+        collective=collective / span,
+        copy=copy / span,
+        host_wait=host / span,
+        gap=max(0.0, span - work - collective - copy - host) / span,
+        launch=min(1.0, _launch_ratio(members)),
+        kernel_seconds=sum(each.seconds for each in kernels) / count,
+    )
+
+
+def _windows(member: Member) -> Iterator[TimeUse]:
+    steps = [each.time for each in member.device.steps if each.time.span_seconds > 0.0]
+    yield from steps or [member.time]
+
+
+def _by_unit(members: Sequence[Member]) -> tuple[float, float]:
+    """Of the time of kernels that are no collectives: with tensor cores, and without."""
+    kernels = [each for member in members for each in member.kernels_at_work]
+    whole = sum(each.seconds for each in kernels)
+    if not whole:
+        return 0.0, 0.0
+    return (
+        sum(each.seconds for each in kernels if each.uses_tensor_cores) / whole,
+        sum(each.seconds for each in kernels if each.uses_tensor_cores is False) / whole,
+    )
+
+
+def _launch_ratio(members: Sequence[Member]) -> float:
+    span = sum(each.time.span_seconds for each in members)
+    calls = [each.device.launches for each in members if each.device.launches is not None]
+    return sum(each.host_seconds for each in calls) / span if span else 0.0

@@ -1,0 +1,43 @@
+"""The device files that stand for a MIG instance, by the driver's own word."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from rightsizer.domain.device import Device
+from rightsizer.telemetry.topology.files import read_text
+
+__all__ = ["device_files"]
+
+_MINOR: Final = re.compile(r"^DeviceFileMinor:\s*([0-9]{1,5})\s*$", re.MULTILINE)
+
+
+def device_files(procfs: Path, devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
+    """The files that a job must open to use each device, by uuid; none where nobody tells.
+
+    A GPU is `/dev/nvidia<minor>`; a MIG instance is its GPU's and one capability each for its
+    GPU instance and its compute instance (NVIDIA's MIG user guide, device nodes).
+    """
+    known = tuple(devices)
+    minors = {each.uuid: each.facts.get("minor_number") for each in known if each.mig is None}
+    found: dict[str, tuple[str, ...]] = {}
+    for device in known:
+        minor = minors.get(device.uuid if device.mig is None else device.mig.parent_uuid)
+        if minor is None:
+            continue
+        files: tuple[str | None, ...] = (f"/dev/nvidia{minor}",)
+        if device.mig is not None:
+            folder = procfs / "driver/nvidia/capabilities" / f"gpu{minor}" / "mig"
+            instance = folder / f"gi{device.mig.gpu_instance_id}"
+            compute = instance / f"ci{device.mig.compute_instance_id}"
+            files = (*files, _capability(instance), _capability(compute))
+        whole = tuple(file for file in files if file is not None)
+        if len(whole) == len(files):
+            found[device.uuid] = whole
+    return found
+
+
+def _capability(folder: Path) -> str | None:
+    found = _MINOR.search(read_text(folder / "access") or "")
+    return None if found is None else f"/dev/nvidia-caps/nvidia-cap{found[1]}"

@@ -1,0 +1,20 @@
+"""A program: a desk that does one thing, which never ends; its argument is a history."""
+
+import sys
+import time
+
+from action_node import ActionNode, action
+from readings import workload
+from rightsizer.runtime.storage import Storage
+
+
+def main(path: str) -> None:
+    """Until somebody kills it."""
+    node = ActionNode(Storage(path).actions, [workload("llama")])
+    node.advise()
+    node.desk(action(command=("sleep", "600"))).look()
+    time.sleep(600.0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,186 @@
+"""A node with idle workloads, their advice, and a desk that may act on it."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from agent_process import eventually
+from capture_node import SetClock
+from cases import finding
+from readings import EPOCH, HELD, gpu, snapshot, workload
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.advice.action_settings import ActingLimits, ActionMode
+from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.domain.finding import Reason
+from rightsizer.domain.report import AgentReport
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.workload import Holding, Workload
+from rightsizer.publish.web.message import Peer
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.actions.audit import AuditLog
+from rightsizer.runtime.actions.book import (
+    ActionBook,
+    ActionOutcome,
+    ActionRecord,
+    MemoryActionBook,
+)
+from rightsizer.runtime.actions.desk import ActionDesk, Performer
+from rightsizer.runtime.actions.journal import Journal
+from rightsizer.runtime.actions.performer import ThreadPerformer
+from rightsizer.runtime.actions.settings import ActingSettings, ActionSettings
+from rightsizer.runtime.actions.witness import ActionWitness
+
+__all__ = ["FREE", "LLAMA", "ROOT", "ActionNode", "KeptBook", "action", "action_node", "noting"]
+
+LLAMA: Final = workload("llama")
+ROOT: Final = Peer(1, 0, 0)
+FREE: Final = ActingLimits(pause_seconds=0.0)
+_AGENT: Final = AgentReport("0", "test", EPOCH, 60.0)
+_NOTES: Final = "import sys; open(sys.argv[1], 'a').write(repr(sys.argv[2:]) + chr(10))"
+
+
+class KeptBook(MemoryActionBook):
+    """A book that is said to outlast a kill."""
+
+    is_kept = True
+
+
+def noting(file: Path, *words: str) -> tuple[str, ...]:
+    """The command of a program that notes what it was given."""
+    return (sys.executable, "-IS", "-c", _NOTES, str(file), *words)
+
+
+def action(**facts: Any) -> ActionSettings:
+    """An action on held GPUs that are idle, done at once unless told otherwise."""
+    usual: dict[str, Any] = {
+        "name": "release",
+        "reasons": (Reason.IDLE_HELD,),
+        "mode": ActionMode.AUTOMATIC,
+        "command": ("true",),
+        "at_most_share_of_gpus": 1.0,
+    }
+    return ActionSettings(**usual | facts)
+
+
+class ActionNode:
+    """The node: GPUs, one each for its holders."""
+
+    def __init__(self, book: ActionBook, holders: Sequence[Workload]) -> None:
+        self.clock, self.accountant = SetClock(), Accountant(AccountingSettings(), ())
+        self.clock.pass_seconds(1000.0)
+        self.book, self.holders = book, holders
+        self.advice: list[Advice] = []
+        self.claims: dict[str, Nanoseconds] = {}
+        self.desks: list[ActionDesk] = []
+        self.hold()
+
+    def hold(self) -> None:
+        """Let every holder hold its GPU and do nothing."""
+        devices = [gpu(index) for index in range(len(self.holders))]
+        seen = snapshot(
+            self.clock.time() / 1e9, devices, dict.fromkeys(devices, HELD), interval_seconds=1.0
+        )
+        seen = replace(
+            seen,
+            wall_time=self.clock.wall_time(),
+            holdings={
+                device.uuid: (Holding(held, 1.0),)
+                for device, held in zip(devices, self.holders, strict=True)
+            },
+        )
+        self.accountant.post(seen, (), lambda: _AGENT)
+
+    def advise(self, index: int = 0, **facts: Any) -> Advice:
+        """Open advice on a holder's GPU."""
+        held, now = self.holders[index], self.clock.wall_time()
+        usual = {
+            "id": f"advice-{index}",
+            "devices": (f"GPU-{index}",),
+            "workload": held.key,
+            "confidence": 0.95,
+        }
+        advice = Advice(finding(**usual | facts), AdviceState.ACTIVE, opened=now, updated=now)
+        self.advice = [*(each for each in self.advice if each.id != advice.id), advice]
+        return advice
+
+    def become(  # noqa: PLR0913 - what, by whom, and as whom the kernel knows him.
+        self,
+        advice_id: str,
+        state: AdviceState,
+        actor: str = "ana",
+        why: str = "",
+        *,
+        peer: Peer | None = ROOT,
+        identity: str | None = None,
+    ) -> None:
+        """Let somebody do something with advice, or something become of it."""
+        now = self.clock.wall_time()
+        self.claims.pop(advice_id, None)
+        if state is AdviceState.CLAIMED:
+            self.claims[advice_id] = now
+        self.advice = [
+            replace(each, state=state, actor=actor, why=why, updated=now)
+            if each.id == advice_id
+            else each
+            for each in self.advice
+        ]
+        if state is AdviceState.CLAIMED:
+            (claimed,) = (each for each in self.advice if each.id == advice_id)
+            for desk in self.desks:
+                desk.note_claim(claimed, actor, peer, identity)
+
+    def desk(
+        self,
+        *actions: ActionSettings,
+        limits: ActingLimits = FREE,
+        boot: str = "boot",
+        journal: Path | None = None,
+        performer: Performer | None = None,
+        approvers: tuple[str, ...] = (),
+    ) -> ActionDesk:
+        """A desk as an agent makes it when it starts."""
+        witness = ActionWitness(
+            self.accountant.latest, lambda: self.advice, lambda: self.claims, self._claim
+        )
+        self.audit = AuditLog(self.book, Journal(journal), self.clock, boot)
+        acting = ActingSettings(approvers=approvers, limits=limits)
+        performer = performer or ThreadPerformer()
+        desk = ActionDesk(actions, acting, witness, performer, self.audit, clock=self.clock)
+        desk.start()
+        self.desks.append(desk)
+        return desk
+
+    def _claim(self, advice_id: str, actor: str, why: str) -> None:
+        self.become(advice_id, AdviceState.CLAIMED, actor, why, peer=None)
+
+    @property
+    def records(self) -> Sequence[ActionRecord]:
+        """All entries, oldest first."""
+        return self.book.records()
+
+    @property
+    def outcomes(self) -> list[ActionOutcome]:
+        """What became of each."""
+        return [each.outcome for each in self.records]
+
+    def look(self, desk: ActionDesk, passed_seconds: float = 60.0) -> None:
+        """Let a desk look once, a while later, and what it does come to its end."""
+        self.clock.pass_seconds(passed_seconds)
+        self.hold()
+        desk.look()
+        eventually(lambda: ActionOutcome.STARTED not in self.outcomes)
+
+
+@contextmanager
+def action_node(book: ActionBook | None = None, holders: int = 1) -> Iterator[ActionNode]:
+    """The node, whose desks are stopped in the end."""
+    names = ["llama", *(f"job-{number}" for number in range(1, holders))]
+    node = ActionNode(book or KeptBook(), [workload(each) for each in names])
+    try:
+        yield node
+    finally:
+        for desk in node.desks:
+            desk.stop()

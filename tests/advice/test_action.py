@@ -1,0 +1,221 @@
+"""Which actions are due, and why the others are not; the bounds hold whatever happens."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cases import NOW, finding
+from readings import HOUR
+from rightsizer.advice.action import Deed, Proposal, Scene, Verdict, is_suspended, proposals
+from rightsizer.advice.action_settings import ActingLimits, ActionMode, ActionTerms
+from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.domain.finding import Reason, Risk
+
+LLAMA = "slurm/llama"
+DAY = 86400.0
+
+
+def advice(state: AdviceState = AdviceState.ACTIVE, **facts: Any) -> Advice:
+    """Open advice on a workload that idles."""
+    usual: dict[str, Any] = {"confidence": 0.95}
+    return Advice(finding(**usual | facts), state, opened=NOW, updated=NOW)
+
+
+def terms(**facts: Any) -> ActionTerms:
+    """An action that waits for nobody."""
+    usual: dict[str, Any] = {
+        "name": "release",
+        "reasons": (Reason.IDLE_HELD,),
+        "mode": ActionMode.AUTOMATIC,
+    }
+    return ActionTerms(**usual | facts)
+
+
+def deed(**facts: Any) -> Deed:
+    """An action two days ago on another workload, which was well."""
+    usual: dict[str, Any] = {
+        "action": "release",
+        "advice": "bbbbbbbbbbbb",
+        "opened": NOW,
+        "workload": "slurm/other",
+        "devices": ("GPU-7",),
+        "at": NOW,
+        "ago_seconds": 2 * DAY,
+        "has_worked": True,
+        "result": AdviceState.SUCCEEDED,
+    }
+    return Deed(**usual | facts)
+
+
+def judged(
+    about: Advice | None = None,
+    one: ActionTerms | None = None,
+    *deeds: Deed,
+    limits: ActingLimits | None = None,
+    **scene: Any,
+) -> Proposal:
+    """What is made of one piece of advice."""
+    about, one = about or advice(), one or terms()
+    usual: dict[str, Any] = {"gpus": 8, "workloads": {LLAMA}}
+    (found,) = proposals(
+        [about], {about.id: [one]}, deeds, Scene(**usual | scene), limits or ActingLimits()
+    )
+    return found
+
+
+def test_what_everything_speaks_for_is_due() -> None:
+    """Sure enough, of little risk, and the first of its day."""
+    assert judged().verdict is Verdict.DUE
+
+
+def test_what_no_action_is_for_is_told_so() -> None:
+    """Opting in is by reason."""
+    (found,) = proposals([advice()], {}, (), Scene(8, {LLAMA}), ActingLimits())
+    assert (found.verdict, found.action) == (Verdict.NOT_OPTED_IN, "")
+
+
+def test_without_a_mode_it_is_a_dry_run() -> None:
+    """Which tells that all else speaks for it."""
+    one = ActionTerms(name="release", reasons=(Reason.IDLE_HELD,))
+    assert judged(None, one).verdict is Verdict.DRY_RUN
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (judged(advice(AdviceState.SNOOZED)), Verdict.SNOOZED),
+        (judged(advice(AdviceState.CLAIMED)), Verdict.CLAIMED),
+        (judged(advice(confidence=0.89)), Verdict.CONFIDENCE),
+        (judged(advice(confidence=float("nan"))), Verdict.CONFIDENCE),
+        (judged(advice(risk=Risk.MEDIUM)), Verdict.RISK),
+        (judged(advice(risk=Risk.UNKNOWN), terms(maximum_risk=Risk.HIGH)), Verdict.RISK),
+        (judged(workloads={"slurm/other"}), Verdict.ABSENT),
+        (judged(unfit={("release", "aaaaaaaaaaaa"): "no"}), Verdict.UNFIT),
+        (judged(is_kept=False), Verdict.NOT_KEPT),
+        (judged(None, None, deed(ago_seconds=10.0)), Verdict.DAY_LIMIT),
+        (
+            judged(None, None, *(deed(action=f"a{n}", ago_seconds=400.0) for n in range(4))),
+            Verdict.DAY_LIMIT,
+        ),
+        (judged(None, None, deed(action="other", ago_seconds=10.0)), Verdict.RATE),
+        (
+            judged(None, None, deed(action="other", ago_seconds=400.0), gpus=4),
+            Verdict.SHARE_LIMIT,
+        ),
+        (judged(None, None, deed(workload=LLAMA, result=None)), Verdict.UNVERIFIED),
+        (
+            judged(None, terms(cool_down_seconds=3 * DAY), deed(workload=LLAMA)),
+            Verdict.COOL_DOWN,
+        ),
+        (
+            judged(
+                None, terms(cool_down_seconds=60.0), deed(workload=LLAMA, ago_seconds=0.9 * DAY)
+            ),
+            Verdict.WORKLOAD_LIMIT,
+        ),
+        (judged(None, None, deed(advice="aaaaaaaaaaaa", workload=LLAMA)), Verdict.DONE_BEFORE),
+    ],
+    ids=lambda each: str(each) if isinstance(each, Verdict) else "",
+)
+def test_each_bound_holds_by_itself_and_says_why(found: Proposal, verdict: Verdict) -> None:
+    """What is refused has its kind, and words."""
+    assert found.verdict is verdict
+    assert found.why
+
+
+def test_at_most_one_is_due_at_a_time() -> None:
+    """What is done changes what may be done next."""
+    both = [advice(), advice(id="cccccccccccc", devices=("GPU-1",), workload="slurm/other")]
+    scene = Scene(8, {LLAMA, "slurm/other"})
+    found = proposals(both, {each.id: [terms()] for each in both}, (), scene, ActingLimits())
+    assert [each.verdict for each in found] == [Verdict.DUE, Verdict.RATE]
+
+
+def test_one_gpu_may_always_be_acted_on() -> None:
+    """A quarter of two GPUs is none, and one may."""
+    assert judged(gpus=2).verdict is Verdict.DUE
+    assert judged(advice(devices=("GPU-0", "GPU-1")), gpus=2).verdict is Verdict.SHARE_LIMIT
+
+
+KEY = ("release", "aaaaaaaaaaaa", NOW)
+
+
+@pytest.mark.parametrize(
+    ("state", "scene", "verdict"),
+    [
+        (AdviceState.ACTIVE, {"proposed": {KEY: NOW}}, Verdict.NOT_APPROVED),
+        (
+            AdviceState.CLAIMED,
+            {"claimed": {KEY[1]: NOW + 2}, "proposed": {KEY: NOW + 1}},
+            Verdict.DUE,
+        ),
+        (
+            AdviceState.CLAIMED,
+            {"claimed": {KEY[1]: NOW}, "proposed": {KEY: NOW + 1}},
+            Verdict.NOT_APPROVED,
+        ),
+        (AdviceState.CLAIMED, {"claimed": {KEY[1]: NOW + 2}}, Verdict.NOT_APPROVED),
+        (
+            AdviceState.CLAIMED,
+            {"claimed": {KEY[1]: NOW + 2}, "proposed": {(KEY[0], KEY[1], NOW - 9): NOW - 8}},
+            Verdict.NOT_APPROVED,
+        ),
+    ],
+    ids=["unclaimed", "claimed", "claimed-before", "never-proposed", "of-an-earlier-opening"],
+)
+def test_a_claim_approves_what_was_proposed_when_it_was_made(
+    state: AdviceState, scene: Mapping[str, Any], verdict: Verdict
+) -> None:
+    """Whoever claimed without knowing of an action meant to act by hand."""
+    assert judged(advice(state), terms(mode=ActionMode.APPROVE), **scene).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("has_worked", "claimed", "verdict"),
+    [
+        (None, NOW + 3, Verdict.DUE),
+        (False, NOW + 3, Verdict.DUE),
+        (True, NOW + 3, Verdict.DONE_BEFORE),
+        (None, NOW + 1, Verdict.DONE_BEFORE),
+    ],
+)
+def test_what_did_not_work_is_done_again_only_where_a_person_asks(
+    *, has_worked: bool | None, claimed: int, verdict: Verdict
+) -> None:
+    """By a claim that is later than what was done."""
+    before = deed(advice=KEY[1], workload=LLAMA, has_worked=has_worked, result=None, at=NOW + 2)
+    scene: dict[str, Any] = {"claimed": {KEY[1]: claimed}, "proposed": {KEY: NOW}}
+    about = advice(AdviceState.CLAIMED)
+    assert judged(about, terms(mode=ActionMode.APPROVE), before, **scene).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("results", "suspended"),
+    [
+        ([False], False),
+        ([False, True, True], False),
+        ([False, False], True),
+        ([False, False, True, True, True], True),
+        ([None, None, False], False),
+    ],
+)
+def test_an_action_that_fails_too_often_is_suspended(
+    results: list[bool | None], *, suspended: bool
+) -> None:
+    """By its results that are known, of the time that counts; what is older counts no more."""
+    states = {True: AdviceState.SUCCEEDED, False: AdviceState.FAILED, None: AdviceState.EXPIRED}
+    deeds = [deed(result=states[each]) for each in results]
+    assert is_suspended("release", deeds, ActingLimits()) is suspended
+    old = [replace(each, ago_seconds=31 * DAY) for each in deeds]
+    assert not is_suspended("release", old, ActingLimits())
+    assert (judged(None, None, *deeds).verdict is Verdict.SUSPENDED) is suspended
+
+
+def test_advice_without_a_workload_is_bounded_by_its_gpu() -> None:
+    """A GPU that nobody holds rests as a workload does."""
+    nobody = advice(workload=None)
+    before = deed(workload=None, devices=("GPU-0",), ago_seconds=HOUR / 10**9)
+    assert judged(nobody, None, before).verdict is Verdict.COOL_DOWN
+    assert judged(nobody, None, replace(before, ago_seconds=2 * DAY)).verdict is Verdict.DUE

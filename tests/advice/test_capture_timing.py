@@ -1,0 +1,226 @@
+"""When a profile is taken, and every reason why none is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cases import NOW, judgement
+from rightsizer.advice.capture import Candidate, CaptureTiming, Taken, candidates
+from rightsizer.advice.exclusion import Exclusion
+from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.workload_course import Course, Sighting, advanced
+from rightsizer.domain.finding import FindingKind, Reason, Severity
+from rightsizer.domain.state import State
+from rightsizer.domain.units import nanoseconds
+
+KEY: Final = "slurm/llama"
+STARVED: Final[Mapping[State, float]] = {State.HOST_BOUND: 0.7, State.PRODUCTIVE: 0.3}
+SAVING: Final[Mapping[State, float]] = {State.STORAGE_BOUND: 1.0}
+RESTING: Final[Mapping[State, float]] = {State.IDLE_HELD: 1.0}
+
+
+def host_bound(**facts: Any) -> Judgement:
+    """A complaint that a profile would settle."""
+    usual: dict[str, Any] = {
+        "rule": "host_bound",
+        "finding": FindingKind.INEFFICIENT,
+        "reasons": (Reason.HOST_BOUND,),
+    }
+    return judgement(**usual | facts)
+
+
+def course(*minutes: Mapping[State, float], pids: Sequence[int] = (7,)) -> Course:
+    """What a workload did, minute by minute, from its first look on."""
+    found = advanced(None, Sighting(0, {}, 1, frozenset(pids)), 300.0)
+    totals: dict[State, float] = {}
+    for number, shares in enumerate(minutes, 1):
+        for state, share in shares.items():
+            totals[state] = totals.get(state, 0.0) + 60.0 * share
+        seen = Sighting(nanoseconds(60.0 * number), dict(totals), 1, frozenset(pids))
+        found = advanced(found, seen, 300.0)
+    return found
+
+
+STEADY: Final = course(*[STARVED] * 20)
+
+
+def asked(
+    judgements: Sequence[Judgement] = (host_bound(),),
+    courses: Mapping[str, Course] | None = None,
+    taken: Sequence[Taken] = (),
+    **more: Any,
+) -> tuple[Candidate, ...]:
+    """What there is to capture."""
+    settings = more.pop("settings", CaptureTiming())
+    known = {KEY: STEADY} if courses is None else courses
+    return candidates(judgements, known, taken, settings, now=NOW, **more)
+
+
+def why_not(*arguments: Any, **more: Any) -> str | None:
+    """Why the only finding gets no capture."""
+    (found,) = asked(*arguments, **more)
+    return found.why_not
+
+
+def test_a_finding_on_a_workload_in_its_stride_is_profiled() -> None:
+    """The finding and its workload are named."""
+    (found,) = asked()
+    assert (found.key, found.finding.reasons, found.why_not) == (KEY, (Reason.HOST_BOUND,), None)
+
+
+def test_findings_that_no_profile_settles_are_passed_over() -> None:
+    """An idle GPU has nothing to show, and what a profile says needs no other."""
+    profiled = host_bound(rule="profile_host_bound")
+    satisfied = host_bound(finding=FindingKind.OPTIMIZED)
+    assert asked([judgement(), profiled, satisfied]) == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"confidence": 0.4}, "its confidence of 0.40 is below 0.50"),
+        ({"confidence": 0.97}, "its confidence of 0.97 is above 0.95: there is nothing left to"),
+        ({"may_open": False}, "it is not true for as long as advice takes, or not of the last"),
+    ],
+)
+def test_a_finding_must_be_worth_it(facts: Mapping[str, Any], why: str) -> None:
+    """Sure enough, not too sure where somebody wants that, and true now."""
+    settings = CaptureTiming(maximum_confidence_ratio=0.95)
+    told = why_not([host_bound(**facts)], settings=settings)
+    assert told is not None
+    assert told.startswith(why)
+
+
+def test_nobody_is_disturbed_against_somebodys_word() -> None:
+    """Neither advice that was dismissed, nor what a policy ignores, nor what is contradicted."""
+    finding = host_bound()
+    ignored = finding.under((Exclusion((Reason.HOST_BOUND,), why="known"),), NOW)
+    other = finding.under((Exclusion((Reason.IDLE_HELD,), why="known"),), NOW)
+    assert why_not(quiet={finding.finding.id}) == "its advice was dismissed or snoozed"
+    assert why_not([ignored]) == "a policy leaves the workload out"
+    assert why_not([other]) is None
+    assert why_not([finding.held_back("so")]) == "another finding contradicts it"
+
+
+def test_a_profile_that_still_counts_is_enough() -> None:
+    """Of the same workload and for the same reason; one of another says nothing."""
+    of_profile = host_bound(rule="profile_host_bound", id="b")
+    others = [
+        host_bound(rule="profile_launch_bound", id="c", reasons=(Reason.LAUNCH_BOUND,)),
+        replace(of_profile, key="slurm/other"),
+    ]
+    assert why_not([host_bound(), *others]) is None
+    told = why_not([host_bound(), of_profile])
+    assert told == "a profile that still counts says where the time goes"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "why"),
+    [
+        ([STARVED] * 5, "it was seen at work for 5 min, and is past its start after 10 min"),
+        ([RESTING] * 30 + [STARVED] * 5, "it was seen at work for 5 min, and is past its start"),
+        ([STARVED] * 20 + [RESTING] * 6, "it is at work for 0% of the time"),
+        ([STARVED] * 20 + [SAVING], "it is not steady: the shares of its states changed by 80%"),
+        ([SAVING] * 20 + [STARVED], "it is not steady: the shares of its states changed by 80%"),
+    ],
+)
+def test_a_workload_must_be_in_its_stride(minutes: Any, why: str) -> None:
+    """Past its start, at work, and in no checkpoint."""
+    told = why_not(courses={KEY: course(*minutes)})
+    assert told is not None
+    assert told.startswith(why)
+
+
+def test_a_workload_that_is_not_there_is_not_profiled() -> None:
+    """It ended, or was never seen."""
+    assert why_not(courses={}) == "nobody is known to be at work on its GPUs"
+
+
+def test_a_workload_that_was_not_watched_for_long_is_not_profiled_yet() -> None:
+    """Age alone says nothing of its stride."""
+    first = Sighting(0, {}, 1, frozenset({7}))
+    later = Sighting(nanoseconds(3600.0), {State.HOST_BOUND: 3600.0}, 1, frozenset({7}))
+    known = advanced(advanced(None, first, 300.0), later, 300.0)
+    assert why_not(courses={KEY: known}) == "it was not watched for 5 min yet"
+
+
+def test_programs_that_start_again_begin_anew() -> None:
+    """A workload's name lives on when its pods do not; one that stays keeps its age."""
+    totals = {State.HOST_BOUND: 1300.0}
+    restarted = advanced(STEADY, Sighting(nanoseconds(1260.0), totals, 1, frozenset({8})), 300.0)
+    joined = advanced(STEADY, Sighting(nanoseconds(1260.0), totals, 1, frozenset({7, 8})), 300.0)
+    assert (restarted.age_seconds, restarted.active_seconds) == (0.0, 0.0)
+    assert joined.age_seconds == 1260.0
+    assert why_not(courses={KEY: restarted}) is not None
+
+
+def test_a_workload_of_several_gpus_is_as_old_as_its_mean_gpu() -> None:
+    """Its totals are sums over its devices."""
+    first = Sighting(0, {}, 4)
+    later = Sighting(nanoseconds(600.0), {State.HOST_BOUND: 2400.0}, 4)
+    assert advanced(advanced(None, first, 300.0), later, 300.0).active_seconds == 600.0
+
+
+@pytest.mark.parametrize(
+    ("taken", "why"),
+    [
+        (Taken(KEY, 3600.0, is_fruitful=True), "it was profiled 1 h ago, and rests for 1 d"),
+        (Taken(KEY, 60.0, is_fruitful=False), "it was profiled 1 min ago, and rests for 1 h"),
+        (Taken(KEY, 3600.0, is_fruitful=False), None),
+        (Taken(KEY, 86400.0, is_fruitful=True), None),
+        (Taken("slurm/other", 60.0, is_fruitful=True), None),
+    ],
+)
+def test_a_workload_rests_after_a_capture(taken: Taken, why: str | None) -> None:
+    """A day where a profile came of it, an hour where none did."""
+    assert why_not(taken=[taken]) == why
+
+
+def test_a_node_has_so_many_captures_a_day() -> None:
+    """Of whichever workloads."""
+    taken = [Taken(f"slurm/{n}", 3600.0 * n, is_fruitful=True) for n in range(24)]
+    assert why_not(taken=taken) == "24 captures were made on this node within 24 hours"
+    assert why_not(taken=taken[:3]) is None
+
+
+def test_the_most_severe_comes_first() -> None:
+    """Of those alike, the most certain."""
+    low = host_bound(id="low", confidence=0.99)
+    sure = host_bound(id="sure", severity=Severity.HIGH, confidence=0.9)
+    unsure = host_bound(id="unsure", severity=Severity.HIGH, confidence=0.6)
+    assert [each.finding.id for each in asked([low, unsure, sure])] == ["sure", "unsure", "low"]
+
+
+def test_bounds_that_leave_no_room_are_refused() -> None:
+    """Nothing would ever be captured."""
+    with pytest.raises(ValueError, match="minimum_confidence_ratio is above"):
+        CaptureTiming(minimum_confidence_ratio=0.9, maximum_confidence_ratio=0.8)
+
+
+SHARES: Final = st.sampled_from([STARVED, SAVING, RESTING, {State.PRODUCTIVE: 1.0}])
+
+
+@given(st.lists(SHARES, min_size=1, max_size=40))
+def test_only_recent_looks_are_kept_and_their_figures_are_ratios(
+    minutes: list[Mapping[State, float]],
+) -> None:
+    """However long a workload lives, and whatever it does."""
+    found = course(*minutes)
+    assert len(found.points) <= 7
+    assert 0.0 <= found.active_ratio <= 1.0
+    unsteadiness = found.unsteadiness_ratio
+    assert unsteadiness is None or 0.0 <= unsteadiness <= 1.0
+    assert found.active_seconds <= found.age_seconds + 1e-6
+
+
+@given(st.lists(SHARES, min_size=20, max_size=20), st.floats(0.0, 1e6))
+def test_what_was_just_profiled_is_never_profiled_again(
+    minutes: list[Mapping[State, float]], ago: float
+) -> None:
+    """Whatever the workload does meanwhile."""
+    told = why_not(courses={KEY: course(*minutes)}, taken=[Taken(KEY, ago, is_fruitful=True)])
+    assert (told is not None) or ago >= 86400.0

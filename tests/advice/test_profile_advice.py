@@ -1,0 +1,329 @@
+"""What profiles say becomes advice beside what telemetry says, and never twice."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import NOW, after, finding, judgement
+from profile_beside import KEY, known, long_profile, waiting_profile
+from profiles_built import device, kernel, profile, time_use
+from readings import DAY, HOUR, SECOND, gpu, workload
+from rightsizer.advice.comparison_settings import ComparisonSettings
+from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.measurement import Measurement
+from rightsizer.advice.profile_advice import judgements_of, with_profiles
+from rightsizer.advice.profile_join import join
+from rightsizer.advice.profile_rules import PROFILE_RULES
+from rightsizer.advice.taken_profile import TakenProfile, taken
+from rightsizer.advice.verdict import finding_id
+from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.domain.finding import Action, FindingKind, Reason
+from rightsizer.domain.profile import Profile
+from rightsizer.domain.state import Condition, State
+from rightsizer.domain.units import Nanoseconds
+
+SHORT = kernel("tiny", count=40_000, seconds=0.2)
+SETTINGS = ComparisonSettings()
+PRESENT = {KEY: workload("llama")}
+HELD_UP = {State.HOST_BOUND: 240.0, State.PRODUCTIVE: 60.0}
+
+
+def took(found: Profile, now: Nanoseconds = NOW, **telemetry: Any) -> TakenProfile:
+    """A profile of the workload's only GPU, judged and kept."""
+    beside = known(telemetry.pop("states", HELD_UP), **telemetry)
+    joined = join((found,), (gpu(0),), lambda *_: beside, SETTINGS)
+    findings = [rule.judge((found,)) for rule in PROFILE_RULES]
+    return taken((found,), findings, joined, forms=(), settings=SETTINGS, now=now)
+
+
+def at(time: Nanoseconds) -> Profile:
+    """A GPU that waits for its host for a second from a time on."""
+    return replace(waiting_profile(time), source=f"{time}.json")
+
+
+def fine(time: Nanoseconds) -> Profile:
+    """The same once it was mended."""
+    return replace(at(time), devices=(device(time=time_use(0.99, 0.01), start=0),))
+
+
+def short(time: Nanoseconds) -> Profile:
+    """A GPU that waits for launches of tiny kernels."""
+    times = time_use(kernel=0.2, host=0.8)
+    return profile(device(time=times, kernels=(SHORT,), start=0), start=time)
+
+
+def said(
+    profiles: Sequence[TakenProfile], advice: Sequence[Advice] = (), since: Nanoseconds = 0
+) -> dict[str, Judgement]:
+    """What is said of the workload that is there, by rule."""
+    found = judgements_of(profiles, PRESENT, advice, since)
+    return {each.finding.rule: each for each in found}
+
+
+def launch_bound(**facts: Any) -> Judgement:
+    """What telemetry says of the same trouble."""
+    usual: dict[str, Any] = {
+        "id": finding_id(KEY, Reason.LAUNCH_BOUND, Action.ENABLE_CUDA_GRAPHS, ""),
+        "rule": "launch_bound",
+        "finding": FindingKind.INEFFICIENT,
+        "reasons": (Reason.LAUNCH_BOUND,),
+        "action": Action.ENABLE_CUDA_GRAPHS,
+    }
+    return judgement(**usual | facts)
+
+
+def quiet(rule: str = "launch_bound", **facts: Any) -> Judgement:
+    """Telemetry that has nothing to complain of."""
+    return judgement(
+        may_open=False,
+        still_holds=False,
+        rule=rule,
+        finding=FindingKind.OPTIMIZED,
+        reasons=(),
+        action=Action.NONE,
+        **facts,
+    )
+
+
+def test_a_complaint_is_of_the_workload_and_its_gpus() -> None:
+    """In the words and with the id of all advice, and with the profile in its evidence."""
+    found = said([took(at(NOW - HOUR))])["profile_host_bound"]
+
+    assert (found.key, found.finding.workload, found.may_open) == (KEY, KEY, True)
+    assert found.finding.id == finding_id(KEY, Reason.HOST_BOUND, Action.NONE, "")
+    assert found.finding.devices == found.finding.culprits == ("GPU-0",)
+    profiled = found.finding.evidence["profile"]
+    assert profiled["format"] == "pytorch"  # type: ignore[index] # A mapping, as JSON is.
+    assert profiled["seconds"] == 1.0  # type: ignore[index] # A mapping, as JSON is.
+
+
+def test_what_is_kept_is_read_back_as_it_was() -> None:
+    """And a long name is cut short."""
+    named = kernel("x" * 5000, count=40_000, seconds=0.2)
+    times = time_use(kernel=0.2, host=0.8)
+    kept = took(profile(device(time=times, kernels=(named,), start=0), start=NOW))
+
+    again = TakenProfile.of(kept.text)
+    assert again.findings == kept.findings
+    assert (again.id, again.key, again.moment) == (kept.id, kept.key, kept.moment)
+    assert len(kept.text) < 20_000
+
+
+def test_a_newer_profile_without_the_trouble_withdraws_it() -> None:
+    """Whatever order they are taken in; one that cannot judge withdraws nothing."""
+    older, newer = took(at(NOW - 2 * HOUR)), took(fine(NOW - HOUR))
+    timeless = profile(device(time=None), start=NOW - 60 * SECOND, source="ncu.csv")
+    silent = replace(took(timeless), key=KEY, unmatched="")
+
+    for order in ([older, newer], [newer, older]):
+        assert said(order)["profile_host_bound"].still_holds is False
+    assert said([older, silent])["profile_host_bound"].still_holds is True
+
+
+def test_a_profile_counts_for_so_long_and_for_its_workload_alone() -> None:
+    """By when it was made, whenever it is taken."""
+    found = took(at(NOW - 10 * DAY))
+
+    assert said([found], since=NOW - 11 * DAY)
+    assert not said([found], since=NOW - 9 * DAY)
+    assert judgements_of([found], {"slurm/other": None}, (), 0) == ()
+
+
+def test_a_clock_that_is_ahead_makes_nothing_valid_for_longer() -> None:
+    """A profile is of no later time than when it was taken."""
+    assert took(at(NOW + DAY), NOW).moment == NOW
+
+
+@pytest.mark.parametrize("state", [AdviceState.SUCCEEDED, AdviceState.EXPIRED, AdviceState.FAILED])
+def test_what_was_settled_since_is_not_opened_again(state: AdviceState) -> None:
+    """By an old profile; a newer one may say it anew."""
+    old = took(at(NOW - 2 * HOUR))
+    closed = Advice(
+        finding(reasons=(Reason.HOST_BOUND,), rule="host_bound"),
+        state,
+        opened=NOW - DAY,
+        updated=NOW - HOUR,
+        closed=NOW - HOUR,
+    )
+
+    assert "profile_host_bound" not in said([old], [closed])
+    assert said([old, took(at(NOW - 60 * SECOND))], [closed])["profile_host_bound"].may_open
+    assert said([old], [replace(closed, closed=NOW - DAY)])
+    other = replace(closed, finding=replace(closed.finding, workload="slurm/other"))
+    assert said([old], [other])
+
+
+def test_one_reason_is_one_advice_with_the_profile_in_its_evidence() -> None:
+    """Telemetry's, whose instructions gain the kernels that the profile names."""
+    (profiled,) = (each for each in said([took(short(NOW - HOUR))]).values() if each.may_open)
+    found = with_profiles([launch_bound()], [profiled], frozenset())
+    opening = [each for each in found if each.may_open]
+
+    assert [each.finding.rule for each in opening] == ["launch_bound"]
+    evidence = opening[0].finding.evidence["profile"]
+    assert evidence["kernels"] == ["tiny"]  # type: ignore[index] # A mapping, as JSON is.
+    assert "40000 x tiny" in "".join(each.text for each in opening[0].finding.instructions)
+    assert profiled.finding.id == opening[0].finding.id
+    held = next(each for each in found if each.finding.rule == "profile_launch_bound")
+    assert held.finding.evidence["held_back"] == "told by launch_bound (LaunchBound)"
+
+
+def test_advice_that_is_open_by_a_profile_takes_telemetry_in() -> None:
+    """It is not closed and opened again under another rule, for nothing has changed."""
+    (profiled,) = (each for each in said([took(short(NOW - HOUR))]).values() if each.may_open)
+    open_now = frozenset({(KEY, "profile_launch_bound")})
+    found = {
+        each.finding.rule: each for each in with_profiles([launch_bound()], [profiled], open_now)
+    }
+
+    assert not found["launch_bound"].may_open
+    assert found["profile_launch_bound"].still_holds
+    assert found["profile_launch_bound"].finding.evidence["telemetry"]
+
+
+def test_where_telemetry_sees_nothing_the_profile_says_both() -> None:
+    """Its complaint opens, and what telemetry says of the same is in its evidence."""
+    (profiled,) = (each for each in said([took(short(NOW - HOUR))]).values() if each.may_open)
+    found = with_profiles([quiet()], [profiled], frozenset())
+    (opening,) = (each for each in found if each.may_open)
+
+    beside: Any = opening.finding.evidence["telemetry"]
+    assert (beside["rule"], beside["finding"]) == ("launch_bound", "optimized")
+
+
+def test_an_idle_workload_has_no_bottleneck() -> None:
+    """Conduct holds for profiles as for rules."""
+    (profiled,) = (each for each in said([took(short(NOW - HOUR))]).values() if each.may_open)
+    found = with_profiles([judgement()], [profiled], frozenset())
+
+    assert [each.finding.rule for each in found if each.may_open] == ["idle"]
+
+
+def test_a_measured_contradiction_makes_less_sure() -> None:
+    """Tensor cores that telemetry saw at work; that it does not see a wait weighs nothing."""
+    plain = kernel("sgemm", uses_tensor_cores=False, seconds=35.0)
+    unused = long_profile(kernel_ratio=0.9, host_ratio=0.1, kernels=(plain,))
+    at_work = {Condition.NO_TENSOR_CORES: 0}
+    idle = {Condition.NO_TENSOR_CORES: 300 * SECOND}
+    working = {State.PRODUCTIVE: 300.0}
+
+    against = took(unused, states=working, conditions=at_work)
+    along = took(unused, states=working, conditions=idle)
+    unsure, sure = (
+        next(each for each in found.findings if each.rule == "profile_tensor_cores_unused")
+        for found in (against, along)
+    )
+    assert unsure.confidence_factors["telemetry"] == SETTINGS.contradicted_ratio
+    assert unsure.confidence == pytest.approx(sure.confidence * 0.75, abs=0.01)
+    assert len(unsure.evidence["contradictions"]) == 1  # type: ignore[arg-type] # A list, as JSON.
+    waits = took(long_profile(), states=working)
+    assert waits.contradictions
+    assert all("telemetry" not in each.confidence_factors for each in waits.findings)
+
+
+def test_outcomes_say_what_came_of_a_profile() -> None:
+    """In a word each."""
+    unmatched = replace(at(NOW), start=None)
+    timeless = replace(took(profile(device(time=None))), key=KEY)
+
+    found = [took(at(NOW)), took(fine(NOW)), took(unmatched), timeless]
+    assert [each.outcome for each in found] == ["complaint", "fine", "unmatched", "undecided"]
+
+
+class Life:
+    """A workload's advice, run after run."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+
+    def run(self, minutes: float, telemetry: Judgement, *profiles: TakenProfile) -> None:
+        """One run of the recommender."""
+        open_now = self.ledger.open_now()
+        profiled = judgements_of(profiles, PRESENT, self.ledger.advice(), 0)
+        self.ledger.update(with_profiles([telemetry], profiled, open_now), after(minutes))
+
+    @property
+    def open(self) -> list[str]:
+        """The rules of the advice that is open."""
+        return [each.finding.rule for each in self.ledger.advice() if each.is_open]
+
+
+def test_advice_stays_one_through_its_life() -> None:
+    """Opened by a profile, taken on by it alone, ended by a newer one, and not opened again."""
+    life, old = Life(), took(short(NOW - HOUR))
+    life.run(0, quiet(), old)
+    assert life.open == ["profile_launch_bound"]
+    life.run(10, launch_bound(), old)
+    assert life.open == ["profile_launch_bound"]
+    better = took(replace(fine(NOW + 20 * 60 * SECOND), source="b"), now=after(30))
+    life.run(40, quiet(), old, better)
+    assert life.open == []
+    life.run(50, quiet(), old, better)
+    assert life.open == []
+    assert len(life.ledger.advice()) == 1
+
+
+def test_what_telemetry_saw_end_an_older_profile_does_not_open() -> None:
+    """The loader was mended, and nobody made a profile of that."""
+    life, old = Life(), took(short(NOW - HOUR))
+    life.run(0, launch_bound(), old)
+    assert life.open == ["launch_bound"]
+    for minutes in (10, 20, 30, 40):
+        life.run(minutes, quiet(), old)
+    assert life.open == []
+    assert len(life.ledger.advice()) == 1
+
+
+def test_claimed_advice_of_a_profile_is_verified_by_telemetry() -> None:
+    """What the workload wasted before somebody acted, and after."""
+    ledger, old = Ledger(), took(short(NOW - HOUR))
+    wastes = {"wasted": 0.6}
+
+    def measured(_: Nanoseconds) -> dict[str, Measurement]:
+        return {KEY: Measurement(gpus=1.0, waste_ratio=wastes["wasted"], watts=None)}
+
+    def run(minutes: float) -> None:
+        profiled = judgements_of([old], PRESENT, ledger.advice(), 0)
+        found = with_profiles([quiet()], profiled, ledger.open_now())
+        ledger.update(found, after(minutes), measured)
+
+    run(0)
+    (advice,) = ledger.advice()
+    ledger.act(advice.id, AdviceState.CLAIMED, "ana", after(5))
+    run(10)
+    wastes["wasted"] = 0.1
+    run(60)
+    assert [each.state for each in ledger.advice()] == [AdviceState.CLAIMED]
+    run(13 * 60)
+
+    (advice,) = ledger.advice()
+    assert advice.state is AdviceState.SUCCEEDED
+    assert advice.why == "0.60 GPUs wasted before, 0.10 after"
+    run(8 * 24 * 60)
+    assert [each.state for each in ledger.advice()] == [AdviceState.SUCCEEDED]
+
+
+@settings(max_examples=40)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["complains", "quiet", "idle"]), st.booleans(), st.booleans()),
+        max_size=8,
+    )
+)
+def test_no_reason_is_ever_open_twice(steps: list[tuple[str, bool, bool]]) -> None:
+    """Whatever telemetry and profiles say one after the other, in whichever order."""
+    life, profiles = Life(), list[TakenProfile]()
+    for number, (what, has_profile, is_fine) in enumerate(steps):
+        minutes = 10.0 * number
+        if has_profile:
+            made = after(minutes) - 60 * SECOND
+            profiles.append(took(fine(made) if is_fine else short(made), now=after(minutes)))
+        telemetry = {"complains": launch_bound(), "quiet": quiet(), "idle": judgement()}[what]
+        life.run(minutes, telemetry, *profiles)
+        reasons = [each.finding.reasons for each in life.ledger.advice() if each.is_open]
+        assert len(reasons) == len(set(reasons))

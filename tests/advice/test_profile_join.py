@@ -1,0 +1,239 @@
+"""A profile beside telemetry of the same GPU and time: both figures, and whose they are."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profile_beside import AT, KEY, known, long_profile, waiting_profile
+from profiles_built import device, kernel, profile, time_use
+from readings import EPOCH, SECOND, gpu
+from rightsizer.advice.comparison_settings import ComparisonSettings
+from rightsizer.advice.profile_comparison import Comparison
+from rightsizer.advice.profile_join import Join, join
+from rightsizer.advice.profile_telemetry import Telemetry
+from rightsizer.domain.histogram import Histogram
+from rightsizer.domain.profile import Profile, ProfiledDevice
+from rightsizer.domain.state import Condition, Resource, State
+from rightsizer.domain.units import Nanoseconds
+
+NODE = (gpu(0),)
+WORKING = {State.PRODUCTIVE: 285.0, State.HOST_BOUND: 15.0}
+
+
+def joined(found: Profile, telemetry: Telemetry | None) -> Join:
+    """One profile beside what is known of the only GPU."""
+    return join((found,), NODE, lambda *_: telemetry, ComparisonSettings())
+
+
+def figures(found: Join) -> dict[str, Comparison]:
+    """What was compared, by its name."""
+    return {each.figure: each for device in found.devices for each in device.comparisons}
+
+
+def test_a_contradiction_is_told_with_both_figures() -> None:
+    """What it is of, and how long each looked, too."""
+    found = joined(long_profile(), known(WORKING))
+    (text,) = found.contradictions
+
+    assert text == (
+        "The profile says that GPU 0 waits for the host 62.0% of 40 s; telemetry of the 5 min "
+        "around it, 13.3% of which it covers, says that it was productive 95.0% and held up by "
+        "host, storage or launches 5.0% of its active time."
+    )
+    assert found.key == KEY
+
+
+def test_those_that_agree_contradict_nothing() -> None:
+    """And both figures are there all the same."""
+    found = joined(long_profile(), known({State.HOST_BOUND: 200.0, State.PRODUCTIVE: 100.0}))
+
+    assert found.contradictions == ()
+    assert figures(found)["host_wait_ratio"].profile == 0.62
+    assert figures(found)["host_wait_ratio"].telemetry == pytest.approx(2 / 3, abs=1e-4)
+
+
+def test_idle_time_around_a_profile_contradicts_nothing() -> None:
+    """A profile of ten busy seconds within five minutes that were idle is both right."""
+    short = long_profile(10.0, kernel_ratio=0.95, host_ratio=0.05)
+    found = joined(short, known({State.PRODUCTIVE: 10.0, State.IDLE_HELD: 290.0}, busy_ratio=0.032))
+
+    assert found.contradictions == ()
+    assert figures(found)["busy_ratio"].telemetry == pytest.approx(0.96, abs=0.01)
+
+
+def test_kernels_where_telemetry_saw_an_idle_gpu_are_of_another_one() -> None:
+    """That is said, nothing else is compared, and no workload is blamed for it."""
+    found = joined(long_profile(), known({State.IDLE_EMPTY: 300.0}))
+
+    assert list(figures(found)) == ["active_seconds"]
+    assert "another GPU, or the clocks differ" in found.contradictions[0]
+    assert found.key is None
+    assert "no activity" in found.unmatched
+
+
+@pytest.mark.parametrize(
+    "telemetry",
+    [
+        known({State.IDLE_EMPTY: 200.0, State.UNKNOWN: 100.0}),
+        replace(known({State.IDLE_EMPTY: 60.0}), unseen_seconds=30.0),
+    ],
+)
+def test_time_that_nobody_saw_contradicts_nothing(telemetry: Telemetry) -> None:
+    """The kernels may have run just then: it was unknown, or not written down yet."""
+    assert joined(long_profile(), telemetry).contradictions == ()
+
+
+def test_resident_kernels_are_compared_with_how_busy_the_gpu_was() -> None:
+    """A driver that calls a GPU busy while kernels come and go is contradicted by the profile."""
+    found = figures(joined(long_profile(), known(WORKING, busy_ratio=1.0)))["busy_ratio"]
+
+    assert (found.profile, found.telemetry, found.is_contradiction) == (0.38, 1.0, True)
+
+
+@pytest.mark.parametrize(
+    ("uses", "idle_ratio", "contradicts"),
+    [(True, 0.9, True), (True, 0.1, False), (False, 0.9, False), (False, 0.1, True)],
+)
+def test_tensor_cores_are_compared(
+    uses: bool,  # noqa: FBT001 - a case's.
+    idle_ratio: float,
+    contradicts: bool,  # noqa: FBT001 - a case's.
+) -> None:
+    """In use by one and idle by the other is a contradiction, either way round."""
+    of_pipes = long_profile(
+        kernel_ratio=0.9, host_ratio=0.1, kernels=(kernel(uses_tensor_cores=uses),)
+    )
+    held = {Condition.NO_TENSOR_CORES: round(idle_ratio * 300 * SECOND)}
+    found = joined(of_pipes, known({State.PRODUCTIVE: 300.0}, conditions=held))
+
+    assert figures(found)["tensor_core_ratio"].is_contradiction is contradicts
+
+
+def test_copies_are_compared_where_the_link_was_read() -> None:
+    """Without readings of the link, telemetry has no say."""
+    busy = time_use(kernel=0.5, host=0.0, copy_seconds=0.5, exposed_copy_seconds=0.5)
+    found = profile(device(time=busy, start=0), start=AT)
+    link = Histogram()
+    link.add(0.1, 300 * SECOND)
+
+    assert "pcie_bound_ratio" not in figures(joined(found, known(WORKING)))
+    read = known(WORKING, demands={Resource.PCIE: link})
+    assert figures(joined(found, read))["pcie_bound_ratio"].is_contradiction
+
+
+def test_more_memory_than_telemetry_ever_saw_is_a_contradiction() -> None:
+    """An allocator cannot have what the GPU does not."""
+    held = Histogram()
+    held.add(0.25, 300 * SECOND)
+    seen = known(WORKING, demands={Resource.MEMORY: held})
+    more = long_profile(memory_peak_bytes=40 * 2**30)
+    less = long_profile(memory_peak_bytes=19 * 2**30)
+
+    assert figures(joined(more, seen))["memory_bytes"].is_contradiction
+    assert not figures(joined(less, seen))["memory_bytes"].is_contradiction
+
+
+@given(
+    seconds=st.floats(0.001, 3000.0),
+    kernels=st.floats(0.0, 1.0),
+    states=st.dictionaries(st.sampled_from(State), st.floats(0.0, 300.0)),
+    busy=st.none() | st.floats(0.0, 1.0),
+)
+def test_figures_stay_within_what_they_are(
+    seconds: float, kernels: float, states: dict[State, float], busy: float | None
+) -> None:
+    """Shares are shares, whatever both say, and every contradiction has its sentence."""
+    found = joined(
+        long_profile(seconds, kernel_ratio=kernels, host_ratio=1.0 - kernels),
+        known(states, busy_ratio=busy),
+    )
+    for name, each in figures(found).items():
+        if name.endswith("_ratio"):
+            assert 0.0 <= each.profile <= 1.0
+            assert 0.0 <= each.telemetry <= 1.0
+    told = [each.text for each in figures(found).values() if each.is_contradiction]
+    assert list(found.contradictions) == told
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (replace(waiting_profile(), start=None), "pytorch has no wall time in it"),
+        (profile(device(time=None), start=AT), "the profile has no time line"),
+        (waiting_profile(), "no telemetry of GPU 0 at that time is kept"),
+        (profile(start=AT), "there is no GPU in it"),
+    ],
+)
+def test_what_has_no_telemetry_beside_it_says_why(found: Profile, why: str) -> None:
+    """No workload is named then."""
+    result = joined(found, None)
+
+    assert result.key is None
+    assert result.unmatched == why
+
+
+def test_profile_and_telemetry_are_asked_for_the_same_time() -> None:
+    """From the first kernel to the last, by the clock of the wall."""
+    asked: list[tuple[str, Nanoseconds, Nanoseconds]] = []
+
+    def telemetry_of(uuid: str, start: Nanoseconds, end: Nanoseconds) -> None:
+        asked.append((uuid, start, end))
+
+    late = profile(replace(long_profile().devices[0], start=7 * SECOND), start=AT)
+    join((late,), NODE, telemetry_of, ComparisonSettings())
+
+    assert asked == [("GPU-0", AT + 7 * SECOND, AT + 47 * SECOND)]
+
+
+def test_ranks_of_several_holders_are_nobodys() -> None:
+    """Advice for the wrong workload is worse than none."""
+    ranks = tuple(
+        replace(
+            waiting_profile(),
+            devices=(replace(waiting_profile().devices[0], device=ProfiledDevice("0", uuid=uuid)),),
+            rank=rank,
+        )
+        for rank, uuid in enumerate(("GPU-0", "GPU-1"))
+    )
+    holders = {"GPU-0": "slurm/a", "GPU-1": "slurm/b"}
+    found = join(
+        ranks,
+        (gpu(0), gpu(1)),
+        lambda uuid, *_: known(WORKING, workload=holders[uuid]),
+        ComparisonSettings(),
+    )
+
+    assert found.key is None
+    assert found.unmatched == "its GPUs were held by 2 workloads: slurm/a, slurm/b"
+
+
+def test_a_gpu_that_nobody_held_is_spoken_of_itself() -> None:
+    """As telemetry's own advice does."""
+    assert joined(waiting_profile(), known(WORKING, workload=None)).key == "GPU-0"
+
+
+def test_the_only_holder_of_a_node_is_meant_where_the_profile_tells_no_gpu() -> None:
+    """XLA writes no name; but what is of another node is nobody's here."""
+    two = (gpu(0), gpu(1))
+    nameless = profile(
+        replace(waiting_profile().devices[0], device=ProfiledDevice("0", 0)), start=AT
+    )
+    foreign = profile(
+        replace(waiting_profile().devices[0], device=ProfiledDevice("0", uuid="GPU-9")), start=AT
+    )
+    found = [
+        join((each,), two, lambda *_: known(WORKING), ComparisonSettings())
+        for each in (nameless, foreign)
+    ]
+
+    assert [each.key for each in found] == [KEY, None]
+    assert found[1].unmatched == "no GPU of this node has the uuid GPU-9"
+
+
+def test_the_time_of_a_join_is_that_of_its_devices() -> None:
+    """Wall time, or none where no device has any."""
+    assert joined(waiting_profile(), None).span == (AT, AT + SECOND)
+    assert joined(replace(waiting_profile(), start=None), None).span is None
+    assert AT > EPOCH

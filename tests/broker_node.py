@@ -1,0 +1,136 @@
+"""A node whose GPUs the broker lends: its boards and links, and what runs there in truth.
+
+It stands for the agent's look and for the processes: what a job holds is counted on the seats and
+told of by `sightings`, as the two readings of one moment.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final
+
+from readings import GIBIBYTE
+from rightsizer.domain.device import Device
+from rightsizer.domain.state import Resource, State
+from rightsizer.domain.topology import GpuLink, LinkKind, Placement, Topology
+from rightsizer.placement.broker_state import BrokerState
+from rightsizer.placement.lease import Client, Ticket
+from rightsizer.placement.lease_record import Sighting
+from rightsizer.placement.request import Request
+from rightsizer.placement.seat import Holder, Seat
+from rightsizer.placement.standing import Look
+
+__all__ = ["TOTAL_BYTES", "Running", "World", "client", "hgx", "pcie_box", "ticket"]
+
+TOTAL_BYTES: Final = 80 * GIBIBYTE
+_DRIVER_BYTES: Final = 0.5 * GIBIBYTE
+
+
+def hgx(count: int = 8) -> Topology:
+    """GPUs that a switch joins, half of them on each socket."""
+    return _machine(count, lambda one, other: (LinkKind.NVLINK, 18))
+
+
+def pcie_box(count: int = 8) -> Topology:
+    """GPUs without NVLink: pairs below a switch, two pairs on each of two sockets."""
+
+    def way(one: int, other: int) -> tuple[LinkKind, int]:
+        if one // 2 == other // 2:
+            return LinkKind.PIX, 0
+        return (LinkKind.NODE, 0) if one // 4 == other // 4 else (LinkKind.SYSTEM, 0)
+
+    return _machine(count, way)
+
+
+def client(user: str = "ada", pid: int = 1) -> Client:
+    """A process of a user."""
+    return Client(1000 + sum(user.encode()), user, pid, pid)
+
+
+def ticket(name: str, gpus: int = 1, user: str = "ada", **facts: object) -> Ticket:
+    """What somebody asks for; memory in GiB."""
+    memory = facts.pop("memory", None)
+    request = Request(
+        gpus=gpus,
+        memory_bytes=None if memory is None else float(str(memory)) * GIBIBYTE,
+        may_share=bool(facts.pop("may_share", False)),
+    )
+    return Ticket(name, client(user), request, 0, **facts)  # type: ignore[arg-type]  # Of a test.
+
+
+@dataclass
+class Running:
+    """The processes of a lease, or of somebody without one."""
+
+    uuids: tuple[str, ...]
+    memory_bytes: float
+    """On each seat."""
+    demand: float = 0.1
+    is_active: bool = True
+
+
+@dataclass
+class World:
+    """What is there."""
+
+    topology: Topology
+    running: dict[str, Running] = field(default_factory=dict)
+    """Processes of leases, by the lease's id."""
+    outsiders: dict[str, Running] = field(default_factory=dict)
+    """Processes without a lease, by a name."""
+    broken: set[str] = field(default_factory=set)
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """All GPUs."""
+        return tuple(self.topology.placements)
+
+    def look(self) -> Look:
+        """What the agent sees."""
+        seats = (self._seat(index, uuid) for index, uuid in enumerate(self.uuids))
+        return Look(tuple(seats), self.topology)
+
+    def sightings(self, state: BrokerState) -> Mapping[str, Sighting]:
+        """What the agent sees of each lease that it knows of."""
+        return {record.id: self._sighting(record.id) for record in state.leases}
+
+    def outside_bytes(self, uuid: str) -> float:
+        """What nobody has a lease for, the driver's own part included."""
+        return _DRIVER_BYTES + sum(each.memory_bytes for each in _on(uuid, self.outsiders.values()))
+
+    def _sighting(self, name: str) -> Sighting:
+        job = self.running.get(name)
+        if job is None:
+            return Sighting(is_alive=False, is_active=False)
+        memory = dict.fromkeys(job.uuids, job.memory_bytes)
+        return Sighting(is_alive=True, is_active=job.is_active, memory_bytes=memory)
+
+    def _seat(self, index: int, uuid: str) -> Seat:
+        own, others = _on(uuid, self.running.values()), _on(uuid, self.outsiders.values())
+        there = [*own, *others]
+        demand = sum(each.demand for each in there)
+        state = State.PRODUCTIVE if any(each.is_active for each in there) else State.IDLE_HELD
+        return Seat(
+            device=Device(uuid, index, memory_total_bytes=TOTAL_BYTES),
+            placement=self.topology.placements[uuid],
+            state=state if there else State.IDLE_EMPTY,
+            trouble="fell off the bus" if uuid in self.broken else None,
+            holders=tuple(Holder(f"process {at}", True, (at,)) for at, _ in enumerate(others)),
+            memory_used_bytes=_DRIVER_BYTES + sum(each.memory_bytes for each in there),
+            demand={Resource.COMPUTE: demand, Resource.MEMORY_BANDWIDTH: demand} if there else {},
+        )
+
+
+def _on(uuid: str, jobs: Iterable[Running]) -> list[Running]:
+    return [each for each in jobs if uuid in each.uuids]
+
+
+def _machine(count: int, way: Callable[[int, int], tuple[LinkKind, int]]) -> Topology:
+    links = []
+    for one, other in combinations(range(count), 2):
+        kind, nvlinks = way(one, other)
+        links.append(GpuLink(f"GPU-{one}", f"GPU-{other}", kind, nvlinks))
+    placements = {
+        f"GPU-{at}": Placement(f"GPU-{at}", numa_node=at * 2 // count) for at in range(count)
+    }
+    return Topology(placements=placements, links=tuple(links))

@@ -1,0 +1,36 @@
+"""Books of captures, in memory and on disk."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from readings import EPOCH
+from rightsizer.runtime.capture.book import CaptureBook, CaptureRecord
+from rightsizer.runtime.capture.called import Outcome
+from rightsizer.runtime.storage import Storage
+
+__all__ = ["book_at", "record"]
+
+
+@contextmanager
+def book_at(path: Path) -> Iterator[CaptureBook]:
+    """A book in the history at a path, as long as an agent runs."""
+    storage = Storage(str(path))
+    try:
+        yield storage.captures
+    finally:
+        storage.close()
+
+
+def record(number: int = 0, outcome: Outcome = Outcome.LANDED, **facts: object) -> CaptureRecord:
+    """The n-th capture of a workload."""
+    usual: dict[str, object] = {
+        "id": f"capture-{number:03}",
+        "workload": "slurm/llama",
+        "finding": "aaaaaaaaaaaa",
+        "reason": "HostBound",
+        "devices": ("GPU-0",),
+        "started": EPOCH + number * 3600 * 10**9,
+        "outcome": outcome,
+    }
+    return CaptureRecord(**usual | facts)  # type: ignore[arg-type] # Facts are those of a record.

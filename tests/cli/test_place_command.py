@@ -1,0 +1,96 @@
+"""`rightsizer place`: against a simulated driver, and as text, exports and JSON."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent_process import run_rightsizer
+from placed_node import placed_node, scenario_file
+from rightsizer.cli.main import main
+from rightsizer.cli.place_text import export_text, place_text, refused_export_text
+
+Golden = Callable[[str, str], None]
+Captured = pytest.CaptureFixture[str]
+
+
+def test_the_answer_for_a_person(tmp_path: Path, golden: Golden) -> None:
+    """The choice, why it is so, what was nearly as good, and what cannot be given."""
+    form = placed_node(scenario_file(tmp_path))
+    golden("place.txt", place_text(form, is_explained=True) + "\n")
+    golden("place.json", json.dumps(form, indent=1) + "\n")
+
+
+def test_a_refusal_is_explained_without_being_asked(tmp_path: Path, golden: Golden) -> None:
+    """Whoever gets nothing wants to know why."""
+    form = placed_node(scenario_file(tmp_path), gpus="5")
+    golden("place-refused.txt", place_text(form, is_explained=False) + "\n")
+
+
+def test_a_shell_takes_the_exports(tmp_path: Path) -> None:
+    """GPUs by uuid, and a command that binds to their CPUs and memory."""
+    form = placed_node(scenario_file(tmp_path), gpus="2")
+    script = f"{export_text(form)}\necho $CUDA_VISIBLE_DEVICES/$RIGHTSIZER_CPUS/$RIGHTSIZER_BIND"
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+    uuids = ",".join(seat["uuid"] for seat in form["seats"])
+    assert done.stdout == f"{uuids}/0-55/numactl --cpunodebind=0 --membind=0\n"
+
+
+def test_a_shell_that_was_refused_sees_no_gpu_and_starts_nothing() -> None:
+    """Not the GPUs that others are on."""
+    script = f'eval "{refused_export_text()}" && echo started; echo "<$CUDA_VISIBLE_DEVICES>"'
+    environment = {"CUDA_VISIBLE_DEVICES": "0"}
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout == "<>\n"
+
+
+def test_seats_of_unknown_place_are_bound_nowhere(tmp_path: Path) -> None:
+    """To bind by the others would keep them far from their memory."""
+    form = placed_node(scenario_file(tmp_path), gpus="2")
+    form["seats"][1]["numa_node"] = None
+    form["cpus"] = None
+    assert "RIGHTSIZER_BIND=''" in export_text(form)
+    assert "RIGHTSIZER_CPUS=''" in export_text(form)
+    assert "nobody tells which are near" in place_text(form, is_explained=False)
+
+
+def test_the_command_looks_at_a_simulated_driver(tmp_path: Path) -> None:
+    """In a process of its own, by the machine's clock; without an agent it says what that means."""
+    scenario = scenario_file(tmp_path)
+    done = run_rightsizer("place", "--gpus", "5", "--export", "--scenario", scenario)
+    assert done.returncode == 1
+    assert done.stdout == f"{refused_export_text()}\n"
+    assert "5 GPUs are asked for, 4 of 11 can be given." in done.stderr
+    assert "No agent was asked" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["--gpus", "0"], "gpus: '0' is no number from 1 to 1024"),
+        (["--memory", "30"], "memory: '30' is not a size"),
+        (["--mig", "big"], "mig: 'big' is no MIG profile"),
+        (["--share"], "--share: say how much memory is needed on each GPU"),
+        (["--json", "--export"], "not allowed with argument --json"),
+    ],
+)
+def test_a_wrong_request_is_told_before_anybody_is_asked(
+    arguments: list[str], fault: str, capsys: Captured
+) -> None:
+    """With exit status 2."""
+    try:
+        status: object = main(["place", *arguments])
+    except SystemExit as ended:
+        status = ended.code
+    assert status == 2
+    assert fault in capsys.readouterr().err
+
+
+def test_an_agent_that_was_named_must_be_there(tmp_path: Path, capsys: Captured) -> None:
+    """Its absence is no reason to answer by something else."""
+    assert main(["place", "--path.api-socket", str(tmp_path / "none.sock")]) == 1
+    assert "no agent runs here" in capsys.readouterr().err

@@ -1,0 +1,164 @@
+"""`rightsizer profile --history.path`: telemetry of the same GPU and time beside the profile."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from profile_stories import launch_bound_trace
+from profile_traces import KinetoTrace
+from readings import EPOCH, MINUTE, TRAINING, gpu, snapshot, workload
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.cli.main import main
+from rightsizer.domain.report import AgentReport
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.storage import Storage
+
+Captured = pytest.CaptureFixture[str]
+
+AGENT: Final = AgentReport("0", "test", EPOCH, 60.0)
+A100: Final = gpu(0, name="NVIDIA A100-SXM4-80GB")
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """An hour of a training on the only GPU of a node."""
+    accountant, storage = Accountant(AccountingSettings(), ()), Storage(str(tmp_path / "h.db"))
+    for minute in range(61):
+        seen = snapshot(
+            minute * 60.0,
+            [A100],
+            {A100: TRAINING},
+            interval_seconds=60.0,
+            holders={A100: workload("llama")},
+        )
+        accountant.post(seen, (), lambda: AGENT)
+    storage.save_windows(*accountant.take_windows())
+    storage.close()
+    return tmp_path / "h.db"
+
+
+def trace(folder: Path, minute: float = 30.0) -> Path:
+    """A program that waits for its launches, recorded at a minute of that hour."""
+    return launch_bound_trace(folder, baseTimeNanoseconds=EPOCH + round(minute * MINUTE))
+
+
+def answer(capsys: Captured, *arguments: object) -> Any:
+    """The first workload of the answer in JSON."""
+    assert main(["profile", "--json", *map(str, arguments)]) == 0
+    return json.loads(capsys.readouterr().out)["workloads"][0]
+
+
+def test_telemetry_stands_beside_the_profile(
+    history: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    """Whose GPU it was, what telemetry says of that time, and what contradicts it."""
+    found = answer(capsys, trace(tmp_path), "--history.path", history)["telemetry"]
+
+    (device,) = found["devices"]
+    assert (found["workload"], device["matched_by"]) == ("slurm/llama", "only GPU")
+    assert device["start"] == pytest.approx(EPOCH / 1e9 + 1801.0, abs=0.1)
+    assert device["telemetry"]["start"] <= device["start"] <= device["telemetry"]["end"]
+    assert device["telemetry"]["states"] == {"compute_bound": 1.0}
+    told = {each["figure"] for each in device["comparisons"] if each["is_contradiction"]}
+    assert told == {"busy_ratio", "host_wait_ratio"}
+    assert len(found["contradictions"]) == len(told)
+
+
+def test_without_a_history_nothing_is_looked_up(tmp_path: Path, capsys: Captured) -> None:
+    """The agent's own is not opened unasked."""
+    assert answer(capsys, trace(tmp_path))["telemetry"] is None
+
+
+def test_a_time_that_the_history_does_not_know_is_said(
+    history: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    """The GPU is named all the same."""
+    found = answer(capsys, trace(tmp_path, 300.0), "--history.path", history)["telemetry"]
+
+    assert found["unmatched"] == "no telemetry of GPU 0 at that time is kept"
+    assert found["devices"][0]["uuid"] == "GPU-0"
+
+
+def test_the_history_stays_as_it_is(history: Path, tmp_path: Path, capsys: Captured) -> None:
+    """It may be an agent's."""
+    before = history.read_bytes()
+    answer(capsys, trace(tmp_path), "--history.path", history)
+
+    assert history.read_bytes() == before
+
+
+def test_a_history_that_is_not_there_is_named(tmp_path: Path, capsys: Captured) -> None:
+    """With the file."""
+    missing = tmp_path / "nowhere.db"
+    assert main(["profile", str(trace(tmp_path)), "--history.path", str(missing)]) == 1
+
+    assert str(missing) in capsys.readouterr().err
+
+
+def test_text_and_page_tell_the_same(
+    history: Path,
+    tmp_path: Path,
+    capsys: Captured,
+    golden: Callable[[str | Path, str], None],
+) -> None:
+    """Contradictions first, in the same sentences."""
+    page = tmp_path / "page.html"
+    arguments = [str(trace(tmp_path)), "--history.path", str(history), "--report", str(page)]
+    assert main(["profile", *arguments]) == 0
+    text = capsys.readouterr().out
+    part = text[text.index("  Telemetry of the same") : text.index("  What to change")]
+
+    golden("profile_telemetry.txt", part)
+    assert part.count("CONTRADICTION") == 2
+    html = page.read_text("utf-8")
+    assert "Profile and telemetry contradict each other" in html
+    assert "held by slurm/llama" in html
+
+
+def test_an_operators_settings_judge(tmp_path: Path, capsys: Captured) -> None:
+    """Limits of files, thresholds of rules and of time lines come from the configuration."""
+    config = tmp_path / "rightsizer.yaml"
+    config.write_text(
+        "profiles: {rules: {profile_launch_bound: {on_ratio: 1.0}, "
+        "profile_host_bound: {on_ratio: 1.0}}}",
+        "utf-8",
+    )
+    usual = answer(capsys, trace(tmp_path))
+    changed = answer(capsys, trace(tmp_path), "--config.file", config)
+
+    rules = [
+        {each["rule"] for each in found["findings"] if each["finding"] == "inefficient"}
+        for found in (usual, changed)
+    ]
+    assert "profile_launch_bound" in rules[0]
+    assert "profile_launch_bound" not in rules[1]
+
+
+def test_an_operators_time_settings_divide_the_idle_time(tmp_path: Path, capsys: Captured) -> None:
+    """Kernels 20 ns apart follow each other directly unless that is too far."""
+    config = tmp_path / "rightsizer.yaml"
+    config.write_text("profiles: {time: {adjacent_maximum_nanoseconds: 10}}", "utf-8")
+    near = KinetoTrace(deviceProperties=[{"id": 0, "name": "NVIDIA A100"}])
+    for number, start in enumerate((100.0, 110.02), 1):
+        near.launch(number, 10.0 * number, 3.0)
+        near.kernel("gemm", start, 10.0, correlation=number)
+    path = near.write(tmp_path)
+
+    waits = [
+        answer(capsys, path, *more)["profiles"][0]["devices"][0]["time"]["kernel_wait_seconds"]
+        for more in ((), ("--config.file", config))
+    ]
+    assert waits == [pytest.approx(20e-9), 0.0]
+
+
+def test_limits_of_the_configuration_are_obeyed(tmp_path: Path, capsys: Captured) -> None:
+    """A file that asks for more is refused."""
+    config = tmp_path / "rightsizer.yaml"
+    config.write_text("profiles: {limits: {unpacked_maximum: 1MiB}}", "utf-8")
+    large = launch_bound_trace(tmp_path, padding="x" * 2**21)
+
+    assert main(["profile", str(large), "--config.file", str(config)]) == 1
+    assert "unpacked" in capsys.readouterr().err

@@ -1,0 +1,158 @@
+"""The recipes that give idle quota back: their queries, by Prometheus' own engine."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from prometheus_server import promtool
+from rightsizer.advice.rules.idle import IdleSettings
+from rightsizer.domain.units import parse_duration
+from rightsizer.edge.yaml import load_yaml
+
+RECIPES: Final = Path(__file__).parents[2] / "config" / "kubernetes" / "autoscaling"
+_HOURS: Final = 3 * 240
+"""Samples of three hours: the rules are evaluated four times a minute."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A recipe, and what its workload is to kube-state-metrics."""
+
+    file: str
+    kind: str
+    grace_seconds: float
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What KEDA is told."""
+        found: dict[str, Any] = load_yaml((RECIPES / self.file).read_text("utf-8"), self.file).data[
+            "spec"
+        ]
+        return found
+
+    @property
+    def query(self) -> str:
+        """That of its first trigger."""
+        text: str = self.spec["triggers"][0]["metadata"]["query"]
+        return text
+
+    @property
+    def window(self) -> str:
+        """How far back the query looks."""
+        return self.query.partition("[")[2].partition("]")[0]
+
+
+NOTEBOOK: Final = Release(
+    "keda-release-notebook.yaml", "statefulset", IdleSettings().notebook_seconds
+)
+SERVING: Final = Release("keda-release-serving.yaml", "deployment", IdleSettings().serving_seconds)
+BOTH: Final = pytest.mark.parametrize("release", [NOTEBOOK, SERVING], ids=["notebook", "serving"])
+
+
+@dataclass(frozen=True)
+class Story:
+    """Three hours of two devices of two replicas, as series in promtool's own words."""
+
+    work: str = f"0x{_HOURS}"
+    devices: str = f"2x{_HOURS}"
+    read: str = f"2x{_HOURS}"
+    ready: str = f"2x{_HOURS}"
+    replicas: str = f"2x{_HOURS}"
+
+    def series(self, release: Release) -> list[dict[str, str]]:
+        """What the store has; what is empty is not there."""
+        target = release.spec["scaleTargetRef"]["name"]
+        space = "notebooks" if release is NOTEBOOK else "production"
+        own = f'namespace="{space}", workload_name="{target}"'
+        state = f'namespace="{space}", {release.kind}="{target}"'
+        told = {
+            f"namespace_workload:rightsizer_sm_work_ratio:sum{{{own}}}": self.work,
+            f"namespace_workload:rightsizer_devices:count{{{own}}}": self.devices,
+            f"namespace_workload:rightsizer_devices_read:count{{{own}}}": self.read,
+            f"kube_{release.kind}_status_replicas_ready{{{state}}}": self.ready,
+            f"kube_{release.kind}_status_replicas{{{state}}}": self.replicas,
+        }
+        return [{"series": name, "values": values} for name, values in told.items() if values]
+
+
+IDLE: Final = Story()
+STORIES: Final[dict[str, tuple[Story, float | None]]] = {
+    "idle for all of it": (IDLE, 0.0),
+    "at work a while ago": (replace(IDLE, work=f"0x{_HOURS - 60} 0.5 0x59"), 1.0),
+    "a device that gave no reading": (replace(IDLE, read=f"2x{_HOURS - 60} 1x3 2x55"), 1.0),
+    "a gap without any reading": (
+        replace(IDLE, read=f"2x{_HOURS - 60} _x40 2x20", work=f"0x{_HOURS - 60} _x40 0x20"),
+        1.0,
+    ),
+    "an agent that is gone": (
+        replace(IDLE, devices=f"1x{_HOURS}", read=f"1x{_HOURS}"),
+        1.0,
+    ),
+    "all agents gone": (replace(IDLE, work="", devices="", read=""), 1.0),
+    "just begun": (
+        replace(
+            IDLE,
+            work=f"_x{_HOURS - 20} 0x20",
+            devices=f"_x{_HOURS - 20} 2x20",
+            read=f"_x{_HOURS - 20} 2x20",
+        ),
+        1.0,
+    ),
+    "gone long ago": (
+        Story(work="", devices="", read="", ready=f"0x{_HOURS}", replicas=f"0x{_HOURS}"),
+        0.0,
+    ),
+    "a store that knows nothing": (Story("", "", "", "", ""), None),
+}
+
+
+@pytest.mark.prometheus
+@BOTH
+@pytest.mark.parametrize("name", STORIES)
+def test_only_what_was_seen_to_be_idle_all_the_time_is_let_go(
+    release: Release, name: str, tmp_path: Path
+) -> None:
+    """Whatever is not known keeps the workload, and no answer at all is an error to KEDA."""
+    story, expected = STORIES[name]
+    samples = [] if expected is None else [{"labels": "{}", "value": expected}]
+    test = {
+        "interval": "15s",
+        "input_series": story.series(release),
+        "promql_expr_test": [
+            {"expr": release.query, "eval_time": "3h", "exp_samples": samples},
+        ],
+    }
+    file = tmp_path / "story.json"
+    file.write_text(json.dumps({"rule_files": [], "evaluation_interval": "15s", "tests": [test]}))
+
+    result = promtool("test", "rules", file)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@BOTH
+def test_the_wait_is_the_grace_of_the_class(release: Release) -> None:
+    """Window and cooldown together: as long as advice waits before it says a word."""
+    spec = release.spec
+    assert parse_duration(release.window) + spec["cooldownPeriod"] == release.grace_seconds
+
+
+@BOTH
+def test_nearly_every_sample_of_the_window_must_be_there(release: Release) -> None:
+    """A missed scrape or two is no blindness; a missing tenth is."""
+    expected = parse_duration(release.window) / 15.0
+    least = float(release.query.partition("count_over_time")[2].partition(">=")[2].split(")")[0])
+    assert 0.9 * expected <= least < expected
+
+
+@BOTH
+def test_all_replicas_are_kept_or_none(release: Release) -> None:
+    """An answer of 1 asks for as many replicas as there may be at most."""
+    spec = release.spec
+    for trigger in spec["triggers"]:
+        assert 1.0 / float(trigger["metadata"]["threshold"]) == spec["maxReplicaCount"]
+    assert spec["fallback"]["replicas"] == spec["maxReplicaCount"]
+    assert spec["minReplicaCount"] == 0

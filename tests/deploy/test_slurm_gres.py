@@ -1,0 +1,57 @@
+"""The lines of gres.conf are held against Slurm's own parser."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from placement_nodes import PlacementNode, bridged_pairs, cube_mesh, hgx, mig_node
+from rightsizer.domain.topology import Placement
+from rightsizer.publish.schedulers.gres import gres_conf
+from slurm_node import slurm_faults
+
+
+def text_of(node: PlacementNode) -> str:
+    """The whole file, of two sockets with eight cores each; instances have files of their own."""
+    devices = [seat.device for seat in node.seats]
+    boards = {each.uuid: each.index for each in devices if each.mig is None}
+    files = {
+        each.uuid: (f"/dev/nvidia{boards[each.uuid]}",)
+        if each.mig is None
+        else (
+            f"/dev/nvidia{boards[each.mig.parent_uuid]}",
+            f"/dev/nvidia-caps/nvidia-cap{30 + at}",
+        )
+        for at, each in enumerate(devices)
+    }
+    places = {seat.uuid: seat.placement or Placement(seat.uuid) for seat in node.seats}
+    topology = replace(node.topology, placements=places)
+    return gres_conf(devices, topology, files, {cpu: cpu for cpu in range(16)}, "gpu-1")
+
+
+@pytest.mark.parametrize(
+    "node",
+    [hgx(), bridged_pairs(), cube_mesh(), mig_node([["1g.10gb", "2g.20gb"], []])],
+    ids=["hgx", "bridged", "cube", "mig"],
+)
+def test_slurm_takes_every_line(node: PlacementNode, tmp_path: Path) -> None:
+    """Cores, links and files of whole GPUs and of instances."""
+    assert slurm_faults(text_of(node), tmp_path, sockets=2, cores_each=8) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (("Cores=0-7", "Cores=0-99"), "Invalid GRES data for gpu, Cores=0-99"),
+        (("Links=-1,18", "Links=x,18"), "Ignoring invalid Links=x,18"),
+        (("Cores=", "Core="), "unrecognized key: Core"),
+    ],
+)
+def test_slurm_complains_of_what_is_wrong(
+    wrong: tuple[str, str], complaint: str, tmp_path: Path
+) -> None:
+    """Else the other test would say nothing."""
+    text = text_of(hgx()).replace(*wrong, 1)
+    found = slurm_faults(text, tmp_path, sockets=2, cores_each=8)
+
+    assert any(complaint in each for each in found), found

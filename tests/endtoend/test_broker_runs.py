@@ -1,0 +1,303 @@
+"""`rightsizer run` with a real agent and real processes: leases that outlive whatever happens."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
+from api_schema import faults, json_schema_of
+from rightsizer.edge.local import LocalClient
+from run_nursery import Nursery, Run, run_nursery
+
+NODE: Final = """\
+name: lent-node
+seed: 3
+cores: 16
+boards: [{board: H100-SXM5-80GB, count: 2}]
+workloads: []
+"""
+CONFIG: Final = """\
+sampling: {{interval: 200ms}}
+history: {{path: ''}}
+web: {{listen_addresses: ['127.0.0.1:0']}}
+sources: {{simulated: {{scenario: '{folder}/node.yaml'}}}}
+path: {{api_socket: '{folder}/api.sock'}}
+broker: {{enabled: true, path: '{folder}/broker.db', maximum_reservations_per_user: 2}}
+"""
+
+
+class Place:
+    """A folder with an agent's socket in it, and whoever runs something there."""
+
+    def __init__(self, folder: Path, nursery: Nursery) -> None:
+        self.folder, self._nursery = folder, nursery
+        (folder / "node.yaml").write_text(NODE)
+        self.config = CONFIG.format(folder=folder)
+        self.client = LocalClient(folder / "api.sock")
+
+    @property
+    def socket(self) -> tuple[str, Path]:
+        """The flag that names it."""
+        return "--path.api-socket", self.folder / "api.sock"
+
+    def run(self, *arguments: str) -> Run:
+        """A command under a lease, or waiting for one."""
+        return self._nursery.start("run", *self.socket, *arguments)
+
+    def broker(self) -> Any:
+        """How things stand."""
+        return self.client.get("/api/v1/broker")
+
+    def leases(self) -> list[Any]:
+        """That there are."""
+        found: list[Any] = self.broker()["leases"]
+        return found
+
+    def held(self, run: Run) -> Any:
+        """The lease of a run, once it has one."""
+        return eventually(
+            lambda: next((each for each in self.leases() if each["pid"] == run.pid), None)
+        )
+
+    def waits(self, run: Run) -> None:
+        """Until a run was told what it waits for."""
+        eventually(lambda: "waits as" in run.said)
+
+    def nothing_is_lent(self) -> bool:
+        """Whether all is given back, and nobody waits."""
+        form = self.broker()
+        return not form["leases"] and not form["queue"]
+
+
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """Where runs come from."""
+    with run_nursery(tmp_path_factory.mktemp("runs")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def lent(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Iterator[Place]:
+    """An agent that lends, for tests that leave it as it is."""
+    place = Place(tmp_path_factory.mktemp("lent"), nursery)
+    with agent_process(place.folder, config=place.config) as agent:
+        eventually(lambda: '"is_met":true' in agent.get("/api/v1/place?gpus=2")[1])
+        yield place
+
+
+@pytest.fixture(autouse=True)
+def _all_is_given_back(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "lent" in request.fixturenames:
+        eventually(request.getfixturevalue("lent").nothing_is_lent)
+
+
+def pid_in(file: Path) -> int:
+    """A process's number, once it has written it."""
+    return int(eventually(lambda: file.exists() and file.read_text().strip()))
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_a_command_sees_its_gpus_and_answers_by_its_own_status(lent: Place) -> None:
+    """By uuid, in the order of the bus, with the lease's id; and they are given back."""
+    run = lent.run("--gpus", "2", "--", "sh", "-c", "env; exit 7")
+    assert run.wait() == 7
+    seen = dict(line.split("=", 1) for line in run.said.splitlines() if "=" in line)
+    uuids = seen["CUDA_VISIBLE_DEVICES"].split(",")
+    assert len(uuids) == 2
+    assert all(each.startswith("GPU-") for each in uuids)
+    assert seen["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert f"lease {seen['RIGHTSIZER_LEASE']}: GPU 0, GPU 1" in run.said
+    assert not any(name.startswith("CUDA_MPS") for name in seen)
+    eventually(lent.nothing_is_lent)
+
+
+def test_signals_are_passed_on_and_end_as_a_shell_tells(lent: Place) -> None:
+    """To the command alone; one that ends it is 128 and its number."""
+    ended = lent.run(
+        "--", "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done"
+    )
+    eventually(lambda: "ready" in ended.said)
+    ended.signal(signal.SIGTERM)
+    killed = lent.run("--", "sleep", "60")
+    lent.held(killed)
+    eventually(lambda: any(_is_sleep(each) for each in _children(killed.pid)))
+    killed.signal(signal.SIGUSR1)
+    assert ended.wait() == 9
+    assert killed.wait() == 128 + signal.SIGUSR1
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _is_sleep(pid: int) -> bool:
+    return Path(f"/proc/{pid}/comm").read_text().strip() == "sleep"
+
+
+def test_what_cannot_be_run_gives_its_gpus_back(lent: Place) -> None:
+    """126 and 127, as shells have it; what can never be granted is refused at once."""
+    absent = lent.run("--", "no-such-program")
+    forbidden = lent.run("--", str(lent.folder / "node.yaml"))
+    hopeless = lent.run("--gpus", "9", "--", "true")
+    assert absent.wait() == 127
+    assert forbidden.wait() == 126
+    assert hopeless.wait() == 125
+    assert "no-such-program: No such file or directory" in absent.said
+    assert "9 GPUs are asked for" in hopeless.said
+
+
+def test_whoever_waits_is_told_why_and_gets_his_turn(lent: Place) -> None:
+    """In the order of asking; the command `queue` shows it; an impatient one leaves."""
+    first = lent.run("--gpus", "2", "--", "sh", "-c", "while ! [ -e go ]; do sleep 0.05; done")
+    lent.held(first)
+    second = lent.run("--gpus", "2", "--quiet", "--", "echo", "second has them")
+    eventually(lambda: len(lent.broker()["queue"]) == 1)
+    third = lent.run("--", "echo", "third has one")
+    lent.waits(third)
+    impatient = lent.run("--no-wait", "--", "true")
+    assert impatient.wait() == 125
+    assert "nothing was free at once" in impatient.said
+    leaving = lent.run("--wait-at-most", "1s", "--", "true")
+    shown = run_rightsizer("queue", *lent.socket).stdout
+    assert first.pid in {each["pid"] for each in lent.leases()}
+    assert [line.split()[0] for line in shown.split("Queue\n")[1].splitlines()[1:3]] == ["1", "2"]
+    assert not lent.client.get("/api/v1/place?gpus=1")["is_met"]
+    form = lent.broker()
+    assert list(faults(form, json_schema_of("GET", "/api/v1/broker"))) == []
+    assert leaving.wait() == 125
+    first.signal(signal.SIGTERM)
+    assert first.wait() == 128 + signal.SIGTERM
+    assert (second.wait(), third.wait()) == (0, 0)
+    assert "second has them\n" in second.said
+    assert "third has one\n" in third.said
+
+
+def test_a_killed_run_keeps_its_lease_as_long_as_anything_of_it_runs(
+    lent: Place, tmp_path: Path
+) -> None:
+    """A daemon that has forked twice, in a session of its own, holds the GPUs to its end."""
+    note = tmp_path / "pid"
+    run = lent.run(
+        *("--gpus", "2", "--", "sh", "-c"),
+        f"(setsid sh -c 'echo $$ > {note}; exec sleep 60' &) ; while :; do sleep 0.1; done",
+    )
+    lent.held(run)
+    daemon = pid_in(note)
+    next_one = lent.run("--", "true")
+    lent.waits(next_one)
+    command = _children(run.pid)[0]
+    run.signal(signal.SIGKILL)
+    assert run.wait() == -signal.SIGKILL
+    os.kill(command, signal.SIGKILL)
+    eventually(lambda: not is_there(command))
+    before = lent.client.get("/api/v1/report")["generation"]
+    eventually(lambda: lent.client.get("/api/v1/report")["generation"] >= before + 5)
+    assert [each["pid"] for each in lent.leases()] == [run.pid]
+    assert is_there(daemon)
+    os.kill(daemon, signal.SIGKILL)
+    assert next_one.wait() == 0
+
+
+def test_what_a_command_leaves_behind_holds_the_lease(lent: Place, tmp_path: Path) -> None:
+    """The run waits for it, and answers by the command's own status."""
+    note = tmp_path / "pid"
+    run = lent.run("--", "sh", "-c", f"(setsid sh -c 'echo $$ > {note}; exec sleep 60' &) ; exit 3")
+    daemon = pid_in(note)
+    eventually(lambda: "what it started has not" in run.said)
+    assert lent.leases()
+    os.kill(daemon, signal.SIGKILL)
+    assert run.wait() == 3
+
+
+def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
+    """The run goes on meanwhile, and whoever waits goes on to wait for its end."""
+    place = Place(tmp_path, nursery)
+    with agent_process(tmp_path, config=place.config) as agent:
+        run = place.run("--gpus", "2", "--", "sleep", "60")
+        lease = place.held(run)
+        waiting = place.run("--", "echo", "mine at last")
+        place.waits(waiting)
+        agent.end(signal.SIGKILL)
+    assert is_there(run.pid)
+    with agent_process(tmp_path, config=place.config) as agent:
+        assert [(each["id"], each["uuids"]) for each in place.leases()] == [
+            (lease["id"], lease["uuids"])
+        ]
+        assert len(place.broker()["queue"]) == 1
+        _served(agent)
+        assert len(place.leases()) == 1
+        assert "mine at last" not in waiting.said
+        run.signal(signal.SIGTERM)
+        assert run.wait() == 128 + signal.SIGTERM
+        assert waiting.wait() == 0
+        assert agent.metric("rightsizer_broker_grants_total") == 1
+        assert {each["reason"] for each in agent.events("broker_ended")} == {"given_back"}
+    assert "mine at last\n" in waiting.said
+
+
+def _served(agent: AgentProcess) -> None:
+    """Until the agent has looked at the node some more times."""
+    before = agent.json("/api/v1/report")
+    since = before["generation"] if before else 0
+    eventually(
+        lambda: (agent.json("/api/v1/report") or {"generation": 0})["generation"] > since + 3
+    )
+
+
+def test_without_a_file_the_processes_tell_their_leases(tmp_path: Path, nursery: Nursery) -> None:
+    """Where their environment can be read, as it can by root and by their own user."""
+    place = Place(tmp_path, nursery)
+    with agent_process(tmp_path, config=place.config) as agent:
+        run = place.run("--gpus", "1", "--", "sleep", "60")
+        lease = place.held(run)
+        agent.end(signal.SIGKILL)
+    for file in tmp_path.glob("broker.db*"):
+        file.unlink()
+    with agent_process(tmp_path, config=place.config):
+        found = eventually(place.leases)
+        assert [(each["id"], each["uuids"]) for each in found] == [(lease["id"], lease["uuids"])]
+        run.signal(signal.SIGTERM)
+        run.wait()
+        eventually(place.nothing_is_lent)
+
+
+def test_gpus_are_reserved_and_drawn_on(lent: Place) -> None:
+    """By its id; others are kept away from them, and it can be taken back."""
+    made = run_rightsizer("reserve", "--gpus", "2", "--for", "1h", "--json", *lent.socket)
+    form = json.loads(made.stdout)
+    assert list(faults(form, json_schema_of("POST", "/api/v1/reservations"))) == []
+    other = lent.run("--no-wait", "--", "true")
+    assert other.wait() == 125
+    own = lent.run("--gpus", "2", "--reservation", form["id"], "--", "true")
+    assert own.wait() == 0
+    assert run_rightsizer("cancel", form["id"], *lent.socket).stdout == (
+        f"Reservation {form['id']} was taken back.\n"
+    )
+
+
+def test_an_agent_that_lends_nothing_says_how_to_change_that(
+    tmp_path: Path, nursery: Nursery
+) -> None:
+    """And where no agent runs, that."""
+    place = Place(tmp_path, nursery)
+    assert place.run("--", "true").wait() == 125
+    config = place.config.replace("enabled: true", "enabled: false")
+    with agent_process(tmp_path, config=config):
+        off = place.run("--", "true")
+        assert off.wait() == 125
+    assert "broker: {enabled: true}" in off.said
+    assert not list(tmp_path.glob("broker.db*"))

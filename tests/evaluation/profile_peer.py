@@ -1,0 +1,80 @@
+"""PyTorch's traces as HolisticTraceAnalysis breaks them down, beside ours."""
+
+import json
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from measured import table
+from profiler_environment import Absent, environment
+from rightsizer.profiles.formats import open_profile
+from rightsizer.profiles.reader import ReadLimits
+
+__all__ = ["beside_peer"]
+
+_PROGRAM: Final = Path(__file__).parent.parent / "profilers" / "hta_breakdown.py"
+_MARK: Final = "TOLD "
+_HEADINGS: Final = (
+    "trace",
+    "busy, ours",
+    "busy, HTA",
+    "ratio",
+    "idle, ours",
+    "idle, HTA",
+    "waits for the host, of idle, ours",
+    "the same, HTA",
+)
+_WHY: Final = (
+    "\nBeside HolisticTraceAnalysis, milliseconds; busy is with a kernel or a copy. It reads times "
+    "to whole microseconds, which short kernels add up; it begins at the first copy or fill, we at "
+    "the first kernel, so that idle time differs by what lies between; its causes are summed over "
+    "streams, each waiting by itself, ours are those of the device.\n"
+)
+
+
+def beside_peer(folder: Path) -> Iterable[str]:
+    """A table of every trace with a time line, or why there is none."""
+    paths = sorted(folder.rglob("*.json.gz"))
+    try:
+        python = environment("peers")
+    except Absent as reason:
+        return [f"\nNot beside HolisticTraceAnalysis: {reason}.\n"]
+    done = subprocess.run(
+        [python, _PROGRAM, *paths], capture_output=True, text=True, timeout=1800, check=True
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    told = [json.loads(line.removeprefix(_MARK)) for line in lines]
+    rows = [row for path, each in zip(paths, told, strict=True) for row in _rows(path, each)]
+    return [_WHY, table(rows, _HEADINGS), "\n"]
+
+
+def _rows(path: Path, peer: dict[str, Any]) -> Iterator[Sequence[str]]:
+    times = [each.time for each in open_profile(path, ReadLimits()).devices if each.time]
+    if not times:
+        return
+    time = times[0]
+    busy = time.kernel_seconds + time.exposed_copy_seconds
+    idle = time.idle_seconds - time.exposed_copy_seconds
+    name = str(path.relative_to(path.parents[1]))
+    ours = (_milliseconds(busy * 1e6), _milliseconds(idle * 1e6))
+    waits = time.host_wait_seconds / time.idle_seconds if time.idle_seconds else 0.0
+    if "error" in peer:
+        yield name, ours[0], peer["error"], "-", ours[1], "-", f"{waits:.1%}", "-"
+        return
+    theirs = peer["compute_time(us)"] + peer["non_compute_time(us)"]
+    causes = [peer.get(cause, 0.0) for cause in ("host_wait", "kernel_wait", "other")]
+    yield (
+        name,
+        ours[0],
+        _milliseconds(theirs),
+        f"{busy * 1e6 / theirs:.3f}" if theirs else "-",
+        ours[1],
+        _milliseconds(peer["idle_time(us)"]),
+        f"{waits:.1%}",
+        f"{causes[0] / sum(causes):.1%}" if sum(causes) else "-",
+    )
+
+
+def _milliseconds(microseconds: float) -> str:
+    return f"{microseconds / 1e3:,.2f}"

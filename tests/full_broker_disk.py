@@ -1,0 +1,61 @@
+"""Asks a broker's desk for GPUs against a limit on the size of files, as a full disk would be.
+
+A program of its own: the limit holds for a whole process.
+"""
+
+import json
+import logging
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import structlog
+
+from broker_node import World, hgx, ticket
+from lending_desk import LentDesk
+from rightsizer.domain.errors import RightsizerError
+from rightsizer.runtime.broker.settings import BrokerSection
+
+_ROOM = 64 * 1024
+
+
+def main(path: Path) -> None:
+    """Ask until nothing more is taken, have it served all the same, and make room."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    settings = BrokerSection(maximum_tickets_per_user=100_000, maximum_tickets=100_000)
+    lent = LentDesk(World(hgx(2)), path, settings)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    largest = max(file.stat().st_size for file in path.parent.iterdir())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest + _ROOM, hard))
+    taken, refusal = 0, ""
+    while not refusal:
+        try:
+            lent.desk.ask(ticket(f"ticket{taken}"))
+        except RightsizerError as error:
+            refusal = str(error)
+        else:
+            taken += 1
+    lent.desk.turn()
+    standing = lent.desk.standing
+    leases_while_full = len(standing.state.leases)
+    why = standing.why_waiting("ticket0")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    lent.desk.turn()
+    leases_with_room = len(lent.desk.standing.state.leases)
+    lent.desk.close()
+    kept = LentDesk(World(hgx(2)), path, settings).desk.standing.state
+    told = {
+        "taken": taken,
+        "refusal": refusal,
+        "leases_while_full": leases_while_full,
+        "why": why,
+        "leases_with_room": leases_with_room,
+        "tickets_on_disk": len(kept.tickets),
+    }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

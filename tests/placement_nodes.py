@@ -1,0 +1,205 @@
+"""The seats and links of real machines, as far as placing by them needs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Final
+
+from rightsizer.domain.device import Device, MigInstance
+from rightsizer.domain.state import State
+from rightsizer.domain.topology import GpuLink, LinkKind, Placement, Topology
+from rightsizer.placement.choice import Choice, PlacementSettings, Refusal, choose
+from rightsizer.placement.request import Request
+from rightsizer.placement.seat import Holder, Seat
+
+__all__ = [
+    "GIBIBYTE",
+    "PlacementNode",
+    "board_of_four",
+    "bridged_pairs",
+    "cube_mesh",
+    "dual_socket",
+    "grace_blackwell",
+    "grace_hopper",
+    "hgx",
+    "mig_node",
+    "switched_pcie",
+    "two_trays",
+    "virtual_machine",
+]
+
+GIBIBYTE: Final = 1 << 30
+_Way = tuple[LinkKind, int]
+_PIX: Final = LinkKind.PIX
+
+
+@dataclass(frozen=True)
+class PlacementNode:
+    """A machine whose seats are free until somebody says otherwise."""
+
+    seats: tuple[Seat, ...]
+    topology: Topology
+
+    def taken(self, *indices: int, **facts: Any) -> "PlacementNode":
+        """The same where some seats are held by a busy process, or are as the facts say."""
+        held = facts or {"holders": (Holder("train", True, (7,)),), "state": State.PRODUCTIVE}
+        return replace(
+            self,
+            seats=tuple(
+                replace(seat, **held) if place in indices else seat
+                for place, seat in enumerate(self.seats)
+            ),
+        )
+
+    def choose(self, request: Request, **more: Any) -> Choice | Refusal:
+        """What the product would choose, by its defaults."""
+        return choose(self.seats, self.topology, request, PlacementSettings(), **more)
+
+    def places(self, request: Request, **more: Any) -> tuple[int, ...]:
+        """The places of the seats that would be chosen."""
+        choice = self.choose(request, **more)
+        assert isinstance(choice, Choice), choice
+        order = [seat.uuid for seat in self.seats]
+        return tuple(order.index(uuid) for uuid in choice.uuids)
+
+
+def hgx() -> PlacementNode:
+    """Eight H100 on NVSwitches; each pair below a PCIe switch, four on each socket."""
+    return _node(8, "H100", 80, _pcie_pairs, nvlink=lambda one, other: 18)
+
+
+def two_trays() -> PlacementNode:
+    """Sixteen V100 of two trays on NVSwitches, as in a DGX-2."""
+    return _node(16, "V100", 32, _pcie_pairs, nvlink=lambda one, other: 6)
+
+
+def cube_mesh() -> PlacementNode:
+    """Eight V100 of a DGX-1: a hybrid cube mesh, in which not every two have an NVLink."""
+    links = {
+        (0, 1): 1, (0, 2): 1, (0, 3): 2, (0, 4): 2, (1, 2): 2, (1, 3): 1, (1, 5): 2, (2, 3): 2,
+        (2, 6): 1, (3, 7): 1, (4, 5): 1, (4, 6): 1, (4, 7): 2, (5, 6): 2, (5, 7): 1, (6, 7): 2,
+    }  # fmt: skip
+    return _node(8, "V100", 16, _pcie_pairs, nvlink=lambda one, other: links.get((one, other), 0))
+
+
+def switched_pcie() -> PlacementNode:
+    """Eight boards without NVLink, four below a PCIe switch of each socket."""
+    return _node(
+        8, "A30", 24, lambda one, other: _PIX if one // 4 == other // 4 else LinkKind.SYSTEM
+    )
+
+
+def dual_socket() -> PlacementNode:
+    """Eight boards without NVLink, each on a root port of its own."""
+    return _node(
+        8,
+        "L40S",
+        48,
+        lambda one, other: LinkKind.NODE if one // 4 == other // 4 else LinkKind.SYSTEM,
+    )
+
+
+def bridged_pairs() -> PlacementNode:
+    """Four PCIe boards, 0 with 1 and 2 with 3 under an NVLink bridge, all on one socket."""
+    return _node(
+        4,
+        "A100 PCIe",
+        80,
+        lambda one, other: LinkKind.PHB,
+        nvlink=lambda one, other: 12 if one // 2 == other // 2 else 0,
+        nodes=1,
+    )
+
+
+def board_of_four() -> PlacementNode:
+    """Four A100 on one board, four NVLinks between every two, two on each socket."""
+    return _node(4, "A100", 40, lambda one, other: LinkKind.SYSTEM, nvlink=lambda one, other: 4)
+
+
+def grace_hopper() -> PlacementNode:
+    """Two superchips, a NUMA node of CPUs for each GPU, joined by NVLink."""
+    return _node(2, "GH200", 96, lambda one, other: LinkKind.SYSTEM, nvlink=lambda one, other: 18)
+
+
+def grace_blackwell() -> PlacementNode:
+    """A tray with two GB200: four GPUs on switches, two on each CPU."""
+    return _node(
+        4,
+        "GB200",
+        186,
+        lambda one, other: LinkKind.NODE if one // 2 == other // 2 else LinkKind.SYSTEM,
+        nvlink=lambda one, other: 18,
+    )
+
+
+def virtual_machine() -> PlacementNode:
+    """Four passed-through GPUs: no NUMA node, no bridge, no link is told."""
+    node = _node(4, "A10", 24, lambda one, other: LinkKind.UNKNOWN)
+    return replace(
+        node, seats=tuple(replace(seat, placement=Placement(seat.uuid)) for seat in node.seats)
+    )
+
+
+def mig_node(profiles: Sequence[Sequence[str]]) -> PlacementNode:
+    """GPUs as divided as each says; one of no profile is whole."""
+    whole = _node(len(profiles), "H100", 80, _pcie_pairs, nvlink=lambda one, other: 18)
+    seats: list[Seat] = []
+    for seat, parts in zip(whole.seats, profiles, strict=True):
+        device = replace(seat.device, has_mig_instances=bool(parts))
+        seats.append(replace(seat, device=device))
+        seats += [_instance(seat, number, profile) for number, profile in enumerate(parts)]
+    return PlacementNode(tuple(seats), whole.topology)
+
+
+def _instance(seat: Seat, number: int, profile: str) -> Seat:
+    compute, memory = profile.removesuffix("gb").split("g.")
+    mig = MigInstance(seat.uuid, profile, number, 0, int(compute) / 7, int(memory) / 80)
+    device = replace(
+        seat.device,
+        uuid=f"MIG-{seat.device.index}-{number}",
+        mig=mig,
+        memory_total_bytes=float(int(memory) * GIBIBYTE),
+    )
+    return replace(seat, device=device)
+
+
+def _pcie_pairs(one: int, other: int) -> LinkKind:
+    if one // 2 == other // 2:
+        return _PIX
+    return LinkKind.NODE if one // 4 == other // 4 else LinkKind.SYSTEM
+
+
+def _node(  # noqa: PLR0913 - all that makes a machine.
+    count: int,
+    name: str,
+    gibibytes: int,
+    pcie: Callable[[int, int], LinkKind],
+    *,
+    nvlink: Callable[[int, int], int] = lambda one, other: 0,
+    nodes: int = 2,
+) -> PlacementNode:
+    links = [
+        GpuLink(
+            f"GPU-{one}",
+            f"GPU-{other}",
+            LinkKind.NVLINK if nvlink(one, other) else pcie(one, other),
+            nvlink(one, other),
+            pcie(one, other),
+        )
+        for one, other in combinations(range(count), 2)
+    ]
+    seats = [_seat(index, name, gibibytes, index * nodes // count) for index in range(count)]
+    return PlacementNode(tuple(seats), Topology(links=tuple(links)))
+
+
+def _seat(index: int, name: str, gibibytes: int, numa_node: int) -> Seat:
+    uuid = f"GPU-{index}"
+    cpus = tuple(range(numa_node * 8, numa_node * 8 + 8))
+    return Seat(
+        device=Device(uuid, index, name=name, memory_total_bytes=float(gibibytes * GIBIBYTE)),
+        placement=Placement(uuid, numa_node=numa_node, cpus=cpus),
+        state=State.IDLE_EMPTY,
+        memory_used_bytes=0.0,
+        power_headroom_watts=600.0,
+        temperature_headroom_celsius=50.0,
+    )

@@ -1,0 +1,36 @@
+"""A process table as files, in which pids are given out and used again as a test wants."""
+
+import shutil
+from pathlib import Path
+
+__all__ = ["ProcessFolder"]
+
+
+class ProcessFolder:
+    """What procfs would have of processes: `stat` and `environ`; they are this user's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        folder.mkdir(exist_ok=True)
+
+    def start(
+        self,
+        pid: int,
+        parent: int = 1,
+        session: int = 1,
+        started: int = 100,
+        state: str = "S",
+        **environ: str,
+    ) -> None:
+        """A process, in place of whichever had its number."""
+        folder = self.path / str(pid)
+        folder.mkdir(exist_ok=True)
+        zeros = " ".join(["0"] * 15)
+        stat = f"{pid} (a) b (c)) {state} {parent} {pid} {session} {zeros} {started} 0 0\n"
+        (folder / "stat").write_text(stat)
+        pairs = "".join(f"{name}={value}\0" for name, value in environ.items())
+        (folder / "environ").write_text(pairs)
+
+    def end(self, pid: int) -> None:
+        """It is gone."""
+        shutil.rmtree(self.path / str(pid))

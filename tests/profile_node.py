@@ -1,0 +1,101 @@
+"""A node whose GPU does something minute by minute, with a desk for what profilers saw of it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from chores_desk import AGENT, Desk, desk
+from profile_beside import waiting_profile
+from profiles_built import device, time_use
+from readings import EPOCH, MINUTE, TRAINING, gpu, snapshot, workload
+from rightsizer.advice.ledger import LedgerSettings
+from rightsizer.advice.rules import RULES
+from rightsizer.domain.profile import Profile
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.chores import Chores
+from rightsizer.runtime.profile_desk import ProfileDesk
+from rightsizer.runtime.profile_settings import ProfileSettings
+
+__all__ = ["JOB", "Node", "desk", "node", "waits", "works"]
+
+JOB: Final = workload("llama")
+
+
+class Node:
+    """Chores with a desk for profiles, over what a GPU does minute by minute."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.base = desk
+        self.minute = 0
+        self.profiles: ProfileDesk
+        self.chores: Chores
+        self.restart()
+
+    def restart(self, settings: ProfileSettings | None = None) -> None:
+        """A new program over the same database and accounts."""
+        self.clock = FastClock(self.now)
+        storage = self.base.storage
+        self.profiles = ProfileDesk(self.base.accountant, storage, self.clock, settings)
+        self.chores = Chores(
+            accountant=self.base.accountant,
+            storage=storage,
+            ledger=storage.ledger(LedgerSettings()),
+            rules=RULES,
+            clock=self.clock,
+            retention_seconds=30 * 86400.0,
+            profiles=self.profiles,
+        )
+
+    @property
+    def now(self) -> Nanoseconds:
+        """The wall time of the last reading."""
+        return EPOCH + max(0, self.minute - 1) * MINUTE
+
+    def work(
+        self, minutes: int, signals: Any = TRAINING, holder: Any = JOB, index: int = 0
+    ) -> None:
+        """Let a workload hold the GPU for a while, and the program go on from there."""
+        found = gpu(index)
+        for minute in range(self.minute, self.minute + minutes):
+            seen = snapshot(
+                minute * 60.0,
+                [found],
+                {found: signals},
+                interval_seconds=60.0,
+                holders={found: holder} if holder else {},
+            )
+            self.base.accountant.post(seen, (), lambda: AGENT)
+        self.minute += minutes
+        self.restart()
+
+    def open(self) -> list[tuple[str, str]]:
+        """Rule and workload of the open advice that is no size."""
+        self.chores.recommend()
+        return [
+            (each.finding.rule, each.finding.workload or "")
+            for each in self.chores.advice
+            if each.is_open and "bound" in each.finding.rule
+        ]
+
+
+@pytest.fixture
+def node(desk: Desk) -> Iterator[Node]:
+    """A GPU at work for half an hour."""
+    found = Node(desk)
+    found.work(31)
+    yield found
+    desk.storage.close()
+
+
+def waits(node: Node, minutes_ago: float = 5.0, **changes: Any) -> Profile:
+    """A second of its GPU that waits for its host, some time ago."""
+    return waiting_profile(node.now - round(minutes_ago * MINUTE), **changes)
+
+
+def works(node: Node) -> Profile:
+    """The same once it was mended."""
+    found = device(time=time_use(0.99, 0.01), start=0)
+    return replace(waits(node, 1.0), devices=(found,), source="after.json")

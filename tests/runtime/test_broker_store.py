@@ -1,0 +1,153 @@
+"""The broker's state on disk: whole, and nothing that is over comes back."""
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_node import World, client, hgx, ticket
+from readings import DAY, HOUR, MINUTE
+from rightsizer.domain.errors import HistoryError
+from rightsizer.edge.database import Database
+from rightsizer.placement.broker import Broker
+from rightsizer.placement.broker_settings import BrokerSettings
+from rightsizer.placement.broker_state import BrokerState
+from rightsizer.placement.choice import PlacementSettings
+from rightsizer.placement.lease import Reservation
+from rightsizer.placement.lease_record import Sighting
+from rightsizer.placement.request import Request
+from rightsizer.runtime.broker.store import BROKER_FILE, BrokerStore, SavedClock, must_save
+
+BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), PlacementSettings())
+
+
+def lived(minutes: int = 0) -> BrokerState:
+    """A state with a lease that shares, one that does not, a ticket, a reservation and usage."""
+    look, state = World(hgx()).look(), BrokerState("boot")
+    for wish in (ticket("a", memory=20, may_share=True), ticket("b", 7), ticket("c", 2, user="bo")):
+        state = BROKER.ask(state, 0, wish, look).state
+    state = BROKER.serve(state, 0, look).state
+    wish = Reservation("r", "bo", Request(2), 3 * DAY, 4 * DAY)
+    state = BROKER.reserve(state, 0, wish, client("bo"), look).state
+    seen = {"a": Sighting(is_alive=True, memory_bytes={"GPU-0": 30e9})}
+    return BROKER.observe(state, HOUR + minutes * MINUTE, seen).state
+
+
+def durable(state: BrokerState | None) -> BrokerState:
+    """A state without what is measured anew."""
+    assert state is not None
+    return state.with_leases(replace(each, measured_bytes=()) for each in state.leases)
+
+
+def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
+    """Leases, tickets, reservations, usage and what holders were told."""
+    state = lived()
+    assert state.leases[0].told
+    with BrokerStore(tmp_path / "broker.db") as store:
+        assert store.load() is None
+        store.save(state, wall=7 * DAY)
+    with BrokerStore(tmp_path / "broker.db") as store:
+        assert store.load() == durable(state)
+        assert store.clock == SavedClock("boot", state.as_of, 7 * DAY)
+        assert store.unread == ()
+
+
+def test_what_is_over_is_gone_from_the_file(tmp_path: Path) -> None:
+    """By the store that wrote it, by one that loaded it, and by one that never looked."""
+    path, before = tmp_path / "broker.db", lived()
+    after = BROKER.give_back(before, DAY, "b").state
+    with BrokerStore(path) as store:
+        store.save(before, 0)
+        store.save(after, 0)
+        assert durable(store.load()) == durable(after)
+    with BrokerStore(path) as store:
+        store.load()
+        store.save(BrokerState("boot", DAY), 0)
+        assert store.load() == BrokerState("boot", DAY)
+        store.save(before, 0)
+    with BrokerStore(path) as store:
+        store.save(after, 0)
+        assert durable(store.load()) == durable(after)
+
+
+def test_a_broken_file_is_set_aside_and_nothing_is_known(tmp_path: Path) -> None:
+    """The leases are to be rebuilt from their processes."""
+    path = tmp_path / "broker.db"
+    path.write_bytes(b"this is no database, and has never been one" * 100)
+    with BrokerStore(path) as store:
+        assert store.set_aside is not None
+        assert store.load() is None
+
+
+def test_a_file_that_breaks_under_way_is_written_anew(tmp_path: Path) -> None:
+    """The state is all there, in the new file, before anybody is answered."""
+    path = tmp_path / "broker.db"
+    with BrokerStore(path) as store:
+        store.save(lived(), 0)
+        _spoil(path)
+        store.save(lived(1), 0)
+        assert store.set_aside is not None
+    with BrokerStore(path) as store:
+        assert durable(store.load()) == durable(lived(1))
+
+
+def test_a_row_that_is_not_understood_is_told_and_then_gone(tmp_path: Path) -> None:
+    """It is rebuilt from its processes, and would else come back some day."""
+    path = tmp_path / "broker.db"
+    with BrokerStore(path) as store:
+        store.save(lived(), 0)
+    with Database(path, ("",), called=BROKER_FILE) as base, base.transaction() as connection:
+        connection.execute("UPDATE item SET form = '{}' WHERE id = 'b'")
+    with BrokerStore(path) as store:
+        state = store.load()
+        assert state is not None
+        assert store.unread == ("b",)
+        assert [each.id for each in state.leases] == ["a"]
+        store.save(state, 0)
+        store.load()
+        assert store.unread == ()
+
+
+def test_only_one_agent_writes(tmp_path: Path) -> None:
+    """A second one is refused, with the setting to change."""
+    with BrokerStore(tmp_path / "broker.db") as store:
+        store.save(lived(), 0)
+        with pytest.raises(HistoryError, match=r"broker\.path"):
+            BrokerStore(tmp_path / "broker.db")
+
+
+def test_what_may_wait_for_the_next_minute() -> None:
+    """Usage and idle time may; leases, tickets, reservations and what was told may not."""
+    state = lived()
+    later = BROKER.observe(state, 2 * HOUR, {"a": Sighting(is_alive=True, is_active=True)}).state
+    assert later != state
+    assert not must_save(state, later)
+    first = BROKER.observe(state, 2 * HOUR, {"b": Sighting(is_alive=True)}).state
+    assert must_save(state, first)
+    assert must_save(state, BROKER.give_back(state, 2 * HOUR, "a").state)
+    assert must_save(state, BROKER.cancel(state, 2 * HOUR, "r").state)
+    assert must_save(state, BROKER.withdraw(state, 2 * HOUR, "c").state)
+
+
+@given(st.integers(0, 10**18), st.integers(0, 10**18), st.integers(0, 10**18))
+def test_a_moment_stays_the_same_by_the_wall(at: int, later: int, wall: int) -> None:
+    """A time of the old boot's clock, moved, is the same wall time by the new boot's clock."""
+    old, new = SavedClock("one", at, wall), SavedClock("two", later, wall + DAY)
+    moved = at + old.shift_to(new)
+    assert new.wall - (new.at - moved) == wall
+
+
+def _spoil(path: Path) -> None:
+    """Break every page under an open store, as a bad disk would."""
+    other = sqlite3.connect(path)
+    # What somebody else has written is not in anybody's cache.
+    other.execute("INSERT INTO fact VALUES ('other', '{}')")
+    other.commit()
+    other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    other.close()
+    with path.open("r+b") as file:
+        file.seek(100)  # The header's words stay, or it would be no database at all.
+        file.write(b"\xff" * (path.stat().st_size - 100))

@@ -1,0 +1,113 @@
+"""The job that keeps the node's labels for Kubernetes."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from placement_nodes import hgx
+from publish_reports import full_report
+from rightsizer.domain.errors import RightsizerError
+from rightsizer.domain.report import Report
+from rightsizer.domain.units import nanoseconds
+from rightsizer.edge.clock import FastClock
+from rightsizer.placement.seat import Seat
+from rightsizer.runtime.label_settings import LabelSettings
+from rightsizer.runtime.node_labels import LabelWriter
+
+
+class Node:
+    """Eight GPUs, of which one may break, and the file of their labels."""
+
+    def __init__(self, file: Path | str) -> None:
+        self.clock = FastClock(start=nanoseconds(1_700_000_000.0))
+        self.report: Report | None = full_report()
+        self.trouble: str | None = None
+        self.settings = LabelSettings(file=str(file))
+        self.writer = LabelWriter(
+            lambda: self.settings, lambda: self.report, self._seats, self.clock
+        )
+
+    def _seats(self, report: Report) -> tuple[Seat, ...]:
+        seats = [
+            replace(seat, device=each.device)
+            for seat, each in zip(hgx().seats, report.devices, strict=True)
+        ]
+        return (replace(seats[0], trouble=self.trouble), *seats[1:])
+
+    def after(self, minutes: float) -> dict[str, str]:
+        """The labels as they are written some minutes later."""
+        until = self.clock.time() + nanoseconds(minutes * 60)
+        self.clock.wait_until(until, threading.Event())
+        self.writer.write()
+        lines = Path(self.settings.file).read_text(encoding="utf-8").splitlines()
+        own = (line.removeprefix("feature.node.kubernetes.io/") for line in lines)
+        return dict(line.split("=", 1) for line in own)
+
+
+def test_labels_are_written_and_hold_for_an_hour(tmp_path: Path) -> None:
+    """An agent that is gone leaves none behind."""
+    found = Node(tmp_path / "rightsizer").after(0)
+
+    assert found["# +expiry-time"] == "2023-11-14T23:13:20Z"
+    assert found["rightsizer.gpu-count"] == "8"
+    assert found["rightsizer.gpu-healthy-count"] == "8"
+
+
+def test_a_gpu_is_unhealthy_once_it_has_been_so_for_a_while(tmp_path: Path) -> None:
+    """Labels move pods; a reset takes a minute."""
+    node = Node(tmp_path / "rightsizer")
+    node.after(0)
+
+    node.trouble = "down"
+    assert node.after(1)["rightsizer.gpu-healthy-count"] == "8"
+    assert node.after(9)["rightsizer.gpu-healthy-count"] == "8"
+    assert node.after(1)["rightsizer.gpu-healthy-count"] == "7"
+
+
+def test_trouble_that_comes_and_goes_changes_nothing(tmp_path: Path) -> None:
+    """Only what lasts is told, and recovery too must last."""
+    node = Node(tmp_path / "rightsizer")
+    node.after(0)
+    for minute in range(30):
+        node.trouble = "down" if minute % 8 else None
+
+        assert node.after(1)["rightsizer.gpu-healthy-count"] == "8"
+
+
+def test_what_is_broken_from_the_start_is_so_at_once(tmp_path: Path) -> None:
+    """There is nothing that it was before."""
+    node = Node(tmp_path / "rightsizer")
+    node.trouble = "down"
+
+    assert node.after(0)["rightsizer.gpu-healthy-count"] == "7"
+
+
+def test_without_devices_what_was_written_stands(tmp_path: Path) -> None:
+    """A driver that is updated moves no pod before the labels expire."""
+    node = Node(tmp_path / "rightsizer")
+    before = node.after(0)
+    assert node.report is not None
+
+    node.report = replace(node.report, devices=())
+    assert node.after(1) == before
+    node.report = None
+    assert node.after(1) == before
+
+
+def test_nothing_is_written_that_nobody_asked_for(tmp_path: Path) -> None:
+    """No file, no labels."""
+    node = Node("")
+
+    node.writer.write()
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """The job fails, and says what to do."""
+    node = Node(tmp_path / "features.d" / "rightsizer")
+
+    with pytest.raises(RightsizerError, match=r"features\.d/rightsizer' cannot be written"):
+        node.writer.write()

@@ -1,0 +1,71 @@
+"""A look at the driver without an agent: the real stack over a simulated node, in no time."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api_schema import faults, json_schema_of
+from nvml_driver import FakeDriver, installed
+from placed_node import placed_node, scenario_file
+from rightsizer.domain.errors import RightsizerError
+from rightsizer.edge.clock import FastClock
+from rightsizer.placement.request import Request
+from rightsizer.runtime.place_look import place_by_look
+from rightsizer.runtime.settings import Settings
+from simulated_driver import hour
+
+
+def labels(form: Any) -> list[str]:
+    """What was chosen, for a person."""
+    return [seat["label"] for seat in form["seats"]]
+
+
+def test_what_is_busy_held_broken_or_cut_is_not_given(tmp_path: Path) -> None:
+    """Each with its reason; the rest is free, and the best of it is chosen."""
+    form = placed_node(scenario_file(tmp_path), gpus="2")
+    assert labels(form) == ["GPU 1", "GPU 2"]
+    assert form["numa_nodes"] == [0]
+    assert form["cpus"] == "0-55"
+    obstacles = {each["label"]: each["obstacle"] for each in form["occupied"]}
+    assert obstacles == {
+        "GPU 0": "held",
+        "GPU 5": "held_idle",
+        "GPU 6": "down",
+        "GPU 7": "divided",
+        "3g.40gb 1 of GPU 7": "profile",
+        "1g.10gb 2 of GPU 7": "profile",
+        "1g.10gb 3 of GPU 7": "profile",
+    }
+    assert form["source"] == "look"
+    assert form["watched_seconds"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        ({}, ["GPU 4"]),
+        ({"gpus": "3"}, ["GPU 1", "GPU 2", "GPU 3"]),
+        ({"gpus": "4", "interconnect": "nvlink"}, ["GPU 1", "GPU 2", "GPU 3", "GPU 4"]),
+        ({"gpus": "5"}, []),
+        ({"mig": "1g.10gb"}, ["1g.10gb 3 of GPU 7"]),
+        ({"mig": "2g.20gb"}, []),
+        ({"memory": "100GiB"}, []),
+    ],
+)
+def test_requests_are_met_or_refused_as_the_interface_says(
+    tmp_path: Path, words: dict[str, str], chosen: list[str]
+) -> None:
+    """In the form that the agent's own answer has."""
+    form = placed_node(scenario_file(tmp_path), **words)
+    assert labels(form) == chosen
+    assert form["is_met"] == bool(chosen)
+    assert list(faults(form, json_schema_of("GET", "/api/v1/place"))) == []
+
+
+def test_a_node_without_a_driver_is_an_error_with_its_remedy() -> None:
+    """After as much patience as opening the driver may need."""
+    driver = FakeDriver()
+    driver.is_loaded = False
+    with installed(driver), pytest.raises(RightsizerError, match="modprobe nvidia"):
+        place_by_look(Settings(), Request(), FastClock(hour(12)))

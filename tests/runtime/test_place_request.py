@@ -1,0 +1,46 @@
+"""Words of a command line or a query, as a request; what is wrong is named with its remedy."""
+
+import pytest
+
+from rightsizer.domain.errors import UsageError
+from rightsizer.placement.request import Interconnect, Request
+from rightsizer.runtime.place_request import request_of
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    """One whole GPU, for the work alone."""
+    assert request_of({}) == Request()
+
+
+def test_all_words_are_understood() -> None:
+    """Sizes in any unit, profiles in any case."""
+    words = {"gpus": "4", "memory": "30GiB", "share": "true", "interconnect": "nvlink"}
+    wanted = Request(4, 30.0 * (1 << 30), may_share=True, interconnect=Interconnect.NVLINK)
+    assert request_of(words) == wanted
+    assert request_of({"mig": "1G.10GB"}) == Request(mig_profile="1g.10gb")
+    assert request_of({"mig": "1c.3g.40gb+me"}).mig_profile == "1c.3g.40gb+me"
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ({"gpu": "1"}, "'gpu' is nothing to ask for; choose from gpus, memory, share, interc"),
+        ({"gpus": "0"}, "gpus: '0' is no number from 1 to 1024"),
+        ({"gpus": "-1"}, "gpus: '-1' is no number"),
+        ({"gpus": "1e3"}, "gpus: '1e3' is no number"),
+        ({"gpus": "9" * 400}, "gpus: '9999"),
+        ({"gpus": "²"}, "gpus: '²' is no number"),
+        ({"memory": "30"}, "memory: '30' is not a size; write it like '512MiB'"),
+        ({"memory": "0GiB"}, "memory: '0GiB' is none at all"),
+        ({"memory": "-1GiB"}, "memory: '-1GiB' is"),
+        ({"share": "maybe"}, "share: 'maybe' is neither true nor false"),
+        ({"interconnect": "ib"}, "interconnect: there is no 'ib'; choose from any, nvlink"),
+        ({"mig": "big"}, "mig: 'big' is no MIG profile; write it like '1g.10gb'"),
+        ({"mig": "1g.10gb", "gpus": "2", "interconnect": "nvlink"}, "NVLink joins no MIG inst"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(words: dict[str, str], fault: str) -> None:
+    """With what there is to choose from."""
+    with pytest.raises(UsageError) as error:
+        request_of(words)
+    assert fault in str(error.value)

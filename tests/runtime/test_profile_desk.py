@@ -1,0 +1,173 @@
+"""Profiles over real accounts and a real database: taken, judged, and made advice of."""
+
+from typing import Any, Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from chores_desk import Desk
+from profile_node import JOB, Node, desk, node, waits, works
+from profiles_built import device, kernel, profile, time_use
+from readings import MINUTE, TRAINING, workload
+from rightsizer.advice.ledger import LedgerSettings
+from rightsizer.advice.rules import RULES
+from rightsizer.cli.explain_text import explanation_text
+from rightsizer.config.loader import load
+from rightsizer.domain.advice import AdviceState
+from rightsizer.domain.signal import Signal
+from rightsizer.publish.explanation.explanation import explain_advice
+from rightsizer.runtime.advise import advise
+from rightsizer.runtime.profile_settings import ProfileSettings
+from rightsizer.runtime.settings import Settings
+
+__all__ = ["desk", "node"]
+
+LAUNCHING: Final = {**TRAINING, Signal.SM_ACTIVE: 0.1, Signal.TENSOR_ACTIVE: 0.05}
+"""Busy with next to nothing, as telemetry sees kernels that are too short."""
+
+
+def test_a_profile_opens_advice_on_who_held_the_gpu_then(node: Node) -> None:
+    """And the line of the log says what came of it."""
+    with capture_logs() as logs:
+        (taken,) = node.profiles.take([waits(node)])
+
+    assert (taken.key, taken.outcome) == (JOB.key, "complaint")
+    assert [each["event"] for each in logs] == ["profile_taken"]
+    assert logs[0]["complaints"] == "HostBound"
+    assert node.open() == [("profile_host_bound", JOB.key)]
+    (advice,) = (each for each in node.chores.advice if "profile" in each.finding.rule)
+    assert advice.finding.devices == ("GPU-0",)
+    assert advice.finding.evidence["contradictions"] == list(taken.contradictions)
+    assert "waits for the host 80.0% of 1 s" in taken.contradictions[1]
+
+
+def test_a_newer_profile_ends_the_advice(node: Node) -> None:
+    """As soon as it is known."""
+    node.profiles.take([waits(node)])
+    assert node.open()
+    node.profiles.take([works(node)])
+
+    assert node.open() == []
+
+
+def test_a_profile_that_is_too_old_no_longer_holds_advice_open(node: Node) -> None:
+    """It ends as advice does whose workload is gone: nobody knows any more."""
+    settings = ProfileSettings(valid_for=3600.0)
+    node.restart(settings)
+    node.profiles.take([waits(node)])
+    assert node.open()
+    node.work(200)
+    node.restart(settings)
+
+    assert node.open() == []
+    (advice,) = (each for each in node.chores.advice if "profile" in each.finding.rule)
+    assert advice.state is AdviceState.EXPIRED
+
+
+def test_another_workload_is_not_blamed(node: Node) -> None:
+    """Whoever holds the GPU now has nothing to do with it; the advice goes with its workload."""
+    node.profiles.take([waits(node)])
+    assert node.open()
+    node.chores.flush()
+    node.work(100, holder=workload("other"))
+
+    assert node.open() == []
+    late = node.profiles.take([waits(node, 110.0)])
+    assert late[0].key == JOB.key
+    assert node.open() == []
+
+
+def test_the_past_is_known_from_the_history(node: Node) -> None:
+    """Who held a GPU before it changed hands is written down there."""
+    node.chores.flush()
+    node.work(30, holder=workload("other"))
+    (taken,) = node.profiles.take([waits(node, 40.0)])
+
+    assert taken.key == JOB.key
+
+
+def test_telemetry_and_profile_make_one_advice(desk: Desk) -> None:
+    """Of the same reason and with the same id; the profile stands in its evidence."""
+    node = Node(desk)
+    node.work(180, LAUNCHING)
+    times = time_use(kernel=0.2, host=0.8)
+    tiny = kernel("tiny", count=40_000, seconds=0.2)
+    start = node.now - 5 * MINUTE
+    node.profiles.take([profile(device(time=times, kernels=(tiny,), start=0), start=start)])
+
+    assert node.open() == [("launch_bound", JOB.key)]
+    (advice,) = (each for each in node.chores.advice if each.finding.rule == "launch_bound")
+    evidence: Any = advice.finding.evidence["profile"]
+    assert evidence["kernels"] == ["tiny"]
+    judged = [each.finding.rule for each in node.chores.judgements]
+    assert "profile_launch_bound" in judged
+
+
+def test_dismissed_advice_stays_dismissed(node: Node) -> None:
+    """A profile says it once."""
+    node.profiles.take([waits(node)])
+    node.chores.recommend()
+    (advice,) = (each for each in node.chores.advice if "profile" in each.finding.rule)
+    node.chores.act(advice.id, AdviceState.DISMISSED, "ana", "known")
+
+    assert node.open() == []
+
+
+def test_a_policy_silences_profiles_as_it_does_rules(node: Node) -> None:
+    """Reasons are the same for both."""
+    text = "policies: [{match: {owner: llama}, ignore: [{reasons: [HostBound], why: known}]}]"
+    settings = load(Settings, text, "test.yaml")
+    node.chores.change(RULES, settings.policies_here, LedgerSettings())
+    node.profiles.take([waits(node)])
+
+    assert node.open() == []
+    assert any("excluded" in each.finding.evidence for each in node.chores.judgements)
+
+
+def test_the_reasoning_behind_it_has_its_thresholds(node: Node) -> None:
+    """By the names that they have in a configuration, in JSON and for a terminal."""
+    node.profiles.take([waits(node)])
+    node.chores.recommend()
+    (advice,) = (each for each in node.chores.advice if "profile" in each.finding.rule)
+    form = explain_advice(advice, Settings().rule_trees)
+
+    names = [each["setting"] for each in form["thresholds"]]
+    assert "profiles.rules.profile_host_bound.on_ratio" in names
+    assert "The profile says that GPU 0 waits" in " ".join(explanation_text(form).split())
+
+
+def test_settings_of_an_operator_judge(node: Node) -> None:
+    """From the next profile on, without a restart."""
+    text = "profiles: {rules: {profile_host_bound: {on_ratio: 0.9}}}"
+    node.profiles.follow(load(Settings, text, "test.yaml").profiles)
+    (taken,) = node.profiles.take([waits(node)])
+
+    assert taken.outcome == "fine"
+
+
+def test_a_fault_in_a_profile_keeps_no_rule_from_being_heard(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is counted and logged as a rule's is."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(node.profiles, "beside", broken)
+    with capture_logs() as logs:
+        node.chores.recommend()
+
+    assert "rule_failed" in [each["event"] for each in logs]
+    assert node.chores.judgements
+
+
+def test_advice_of_a_profile_is_there_without_an_agent(node: Node) -> None:
+    """`rightsizer advise` says what an agent would."""
+    node.work(60)
+    node.profiles.take([waits(node)])
+    node.chores.flush()
+    node.base.storage.close()
+    findings, advice = advise(node.base.path, Settings())
+
+    assert "profile_host_bound" in [each.finding.rule for each in advice]
+    assert "profile_host_bound" in [each.rule for each in findings]

@@ -1,0 +1,163 @@
+"""What the desk for profiles keeps: bounded, over restarts and faults, and nobody's secrets."""
+
+import json
+import sqlite3
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from api_schema import faults, json_schema_of
+from profile_beside import waiting_profile
+from profile_node import JOB, Node, desk, node, waits, works
+from profile_stories import launch_bound_trace
+from profile_traces import SECRETS
+from readings import EPOCH, MINUTE
+from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.domain.profile import ProfiledDevice
+from rightsizer.edge.clock import FastClock
+from rightsizer.profiles.formats import open_profile
+from rightsizer.publish.web.message import Request
+from rightsizer.runtime.accountant import Accountant
+from rightsizer.runtime.profile_desk import ProfileDesk
+from rightsizer.runtime.profile_route import ProfileRoute
+from rightsizer.runtime.profile_settings import ProfileSettings
+from rightsizer.runtime.storage import Storage
+
+__all__ = ["desk", "node"]
+
+
+def test_verdicts_survive_a_restart(node: Node) -> None:
+    """The advice, too, and nobody is told of it again."""
+    node.profiles.take([waits(node)])
+    before = node.open()
+    node.base.storage.close()
+    node.base.storage = Storage(str(node.base.path))
+    node.restart()
+
+    assert [each.key for each in node.profiles.profiles()] == [JOB.key]
+    assert node.open() == before
+    assert len(node.chores.advice) == len({each.id for each in node.chores.advice})
+
+
+def test_the_same_file_is_kept_once(node: Node) -> None:
+    """However often it is taken, and counted once."""
+    for _ in range(3):
+        node.profiles.take([waits(node)])
+
+    assert len(node.profiles.profiles()) == 1
+    assert node.profiles.counts == {("pytorch", "complaint"): 1}
+
+
+def test_an_unmatched_profile_is_kept_and_says_why(node: Node) -> None:
+    """It opens nothing."""
+    foreign = replace(waits(node).devices[0], device=ProfiledDevice("0", uuid="GPU-9"))
+    (taken,) = node.profiles.take([replace(waits(node), devices=(foreign,))])
+
+    assert taken.unmatched == "no GPU of this node has the uuid GPU-9"
+    assert node.profiles.counts == {("pytorch", "unmatched"): 1}
+    assert node.open() == []
+
+
+@pytest.mark.parametrize("start", [0, 2**62, 2**63 - 1, 2**80])
+def test_times_that_no_clock_has_are_no_times(node: Node, start: int) -> None:
+    """Whatever a file says; it is kept, listed and matched with nothing."""
+    (taken,) = node.profiles.take([replace(waits(node), start=start)])
+
+    assert taken.key is None
+    assert "time" in taken.unmatched
+    assert node.open() == []
+
+
+def test_only_so_many_are_kept(node: Node) -> None:
+    """The oldest give way, on disk too."""
+    settings = ProfileSettings(kept_maximum=3)
+    for number in range(5):
+        node.work(1)
+        node.restart(settings)
+        node.profiles.take([waits(node, source=f"{number}.json")])
+    node.restart(settings)
+
+    assert [each.sources for each in node.profiles.profiles()] == [
+        ("4.json",),
+        ("3.json",),
+        ("2.json",),
+    ]
+
+
+def test_a_disk_that_fails_loses_nothing(node: Node) -> None:
+    """It is written in the next run of the recommender that can."""
+    connection = sqlite3.connect(node.base.path)
+    connection.execute("ALTER TABLE profile RENAME TO away")
+    with capture_logs() as logs:
+        node.profiles.take([waits(node)])
+    assert "profiles_not_saved" in [each["event"] for each in logs]
+    connection.execute("ALTER TABLE away RENAME TO profile")
+    connection.close()
+    assert node.open()
+    node.restart()
+
+    assert len(node.profiles.profiles()) == 1
+
+
+def test_what_a_newer_program_kept_is_passed_over_and_stays(node: Node) -> None:
+    """Whoever goes back to it finds it again."""
+    node.profiles.take([waits(node)])
+    kept = node.base.storage.profiles()
+    node.base.storage.save_profiles({**kept, "later": json.dumps({"taken": 1, "form": 2})})
+    node.restart()
+    assert len(node.profiles.profiles()) == 1
+    node.profiles.take([works(node)])
+
+    assert set(node.base.storage.profiles()) > {"later"}
+
+
+def test_many_threads_may_bring_profiles(node: Node) -> None:
+    """None is lost."""
+    threads = [
+        threading.Thread(target=node.profiles.take, args=([waits(node, source=f"{each}")],))
+        for each in range(8)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+    assert len(node.profiles.profiles()) == len(threads)
+    assert node.profiles.counts.total() == len(threads)
+
+
+def test_without_a_database_profiles_count_until_the_end() -> None:
+    """An agent that keeps nothing advises all the same."""
+    accountant, storage = Accountant(AccountingSettings(), ()), Storage("")
+    found = ProfileDesk(accountant, storage, FastClock(EPOCH))
+    (taken,) = found.take([waiting_profile()])
+
+    assert taken.unmatched == "this node has no GPU 0"
+    assert len(found.profiles()) == 1
+
+
+def test_nothing_of_who_recorded_it_is_kept(node: Node, tmp_path: Path) -> None:
+    """Neither in the database nor in what the API says."""
+    base = node.now - 10 * MINUTE
+    trace = launch_bound_trace(tmp_path, baseTimeNanoseconds=base)
+    node.profiles.take([open_profile(trace, ProfileSettings().read_limits)])
+    (kept,) = node.base.storage.profiles().values()
+
+    assert [secret for secret in SECRETS.values() if secret in kept] == []
+    assert str(tmp_path) not in kept
+
+
+def test_the_api_lists_what_was_taken_as_it_is_described(node: Node) -> None:
+    """Matched or not, with telemetry beside it and without."""
+    node.profiles.take([waits(node), replace(waits(node), start=None, source="timeless.json")])
+    (route,) = ProfileRoute(node.profiles.profiles).routes
+    answer = json.loads(route.handler(None, Request("GET", route.path, {})).body)  # type: ignore[arg-type] # It asks nothing of the site.
+
+    assert list(faults(answer, json_schema_of("GET", route.path))) == []
+    assert {each["outcome"] for each in answer["profiles"]} == {"complaint", "unmatched"}
+    (matched,) = (each for each in answer["profiles"] if each["workload"])
+    assert matched["devices"][0]["telemetry"]["workload"] == JOB.key
+    assert matched["contradictions"]

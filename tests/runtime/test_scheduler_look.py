@@ -1,0 +1,122 @@
+"""This node as schedulers take it: the real stack over simulated drivers, in no time."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from json_schema import faults
+from nvml_driver import FakeDriver, installed
+from placed_node import scenario_file
+from rightsizer.cli.look_flags import looked_at
+from rightsizer.domain.errors import RightsizerError
+from rightsizer.edge.clock import FastClock
+from rightsizer.runtime.scheduler_look import (
+    gres_by_look,
+    labels_by_look,
+    resource_topology_by_look,
+    timed_feature_file,
+)
+from rightsizer.runtime.settings import Settings
+from simulated_driver import hour
+from sysfs_trees import write
+
+SCHEMA: Final = Path(__file__).parents[1] / "deploy" / "schemas" / "node_resource_topology.json"
+
+
+@contextmanager
+def node(tmp_path: Path) -> Iterator[Settings]:
+    """Seven whole GPUs, of which some are held and one is broken, and one that is cut up."""
+    # However slow the machine is that tests run on, the driver is waited for.
+    nvml = replace(Settings().sources.nvml, deadline_seconds=60.0)
+    settings = replace(Settings(), sources=replace(Settings().sources, nvml=nvml))
+    with looked_at(settings, str(scenario_file(tmp_path))) as chosen:
+        yield chosen
+
+
+def clock() -> FastClock:
+    """Noon of the scenario's day."""
+    return FastClock(hour(12))
+
+
+def test_gres_has_a_line_for_each_gpu_and_names_what_it_cannot_give(tmp_path: Path) -> None:
+    """A simulated node has no files of capabilities, so that its instances cannot be opened."""
+    with node(tmp_path) as settings:
+        lines = gres_by_look(settings, clock(), "gpu-1").splitlines()
+
+    assert [line.split()[2] for line in lines[1:8]] == [f"File=/dev/nvidia{at}" for at in range(7)]
+    assert [line.partition(" MIG")[0][:2] for line in lines[8:11]] == ["# "] * 3
+    assert lines[-1].endswith("NodeName=gpu-1 Gres=gpu:nvidia_h100_80gb_hbm3:7")
+
+
+def test_gres_has_instances_by_the_files_that_the_driver_tells(tmp_path: Path) -> None:
+    """Each the GPU's and two capabilities."""
+    with node(tmp_path) as settings:
+        procfs = tmp_path / "proc"
+        for number in range(16):
+            for place in (f"gi{number}", f"gi{number}/ci0"):
+                folder = procfs / "driver/nvidia/capabilities/gpu7/mig" / place
+                write(folder / "access", f"DeviceFileMinor: {100 + number}")
+        path = replace(settings.path, procfs=str(procfs))
+        text = gres_by_look(replace(settings, path=path), clock(), "gpu-1")
+
+    assert text.count("MultipleFiles=/dev/nvidia7,/dev/nvidia-caps/nvidia-cap1") == 3
+    assert text.endswith(
+        "Gres=gpu:nvidia_h100_80gb_hbm3:7,gpu:nvidia_h100_80gb_hbm3_3g.40gb:1,"
+        "gpu:nvidia_h100_80gb_hbm3_1g.10gb:2"
+    )
+
+
+def test_the_object_for_kubernetes_is_as_its_schema_says(tmp_path: Path) -> None:
+    """What somebody holds is no longer available."""
+    with node(tmp_path) as settings:
+        form = resource_topology_by_look(settings, clock(), "gpu-1")
+
+    assert faults(json.loads(SCHEMA.read_text()), form) == []
+    assert count(form, "nvidia.com/gpu", "capacity") == 7
+    assert count(form, "nvidia.com/gpu", "available") == 5
+    assert count(form, "nvidia.com/mig-1g.10gb", "capacity") == 2
+    assert count(form, "nvidia.com/mig-3g.40gb", "available") == 1
+
+
+def count(form: dict[str, Any], name: str, key: str) -> int:
+    """How many of a resource all zones have."""
+    return sum(
+        int(each[key])
+        for zone in form["zones"]
+        for each in zone["resources"]
+        if each["name"] == name
+    )
+
+
+def test_labels_tell_what_is_healthy_now(tmp_path: Path) -> None:
+    """One GPU of eight has an error that ends work."""
+    with node(tmp_path) as settings:
+        found = labels_by_look(settings, clock())
+
+    assert found["rightsizer.gpu-count"] == "8"
+    assert found["rightsizer.gpu-healthy-count"] == "7"
+    assert found["rightsizer.mig-1g.10gb"] == "2"
+
+
+def test_the_file_says_until_when_its_labels_hold() -> None:
+    """As long as the agent's own would."""
+    text = timed_feature_file({"rightsizer.gpu-count": "8"}, Settings(), clock())
+
+    first, second = text.splitlines()
+    assert first.startswith("# +expiry-time=")
+    assert first.endswith("T13:00:00Z")
+    assert second == "feature.node.kubernetes.io/rightsizer.gpu-count=8"
+
+
+@pytest.mark.parametrize("form", [gres_by_look, resource_topology_by_look])
+def test_a_node_without_a_driver_is_an_error_with_its_remedy(form: Any) -> None:
+    """A file without GPUs would take them from the scheduler."""
+    driver = FakeDriver()
+    driver.is_loaded = False
+    with installed(driver), pytest.raises(RightsizerError, match="modprobe nvidia"):
+        form(Settings(), clock(), "gpu-1")

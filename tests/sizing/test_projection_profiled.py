@@ -1,0 +1,176 @@
+"""A profiler's time line in place of what telemetry assumes, and beside what it counts."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.precision import Precision
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.capacity_ratios import achieved_ratios
+from rightsizer.sizing.place import Place, find_place
+from rightsizer.sizing.profile import Profile, Shares
+from rightsizer.sizing.profiled_time import ProfiledTime
+from rightsizer.sizing.projection import project
+from rightsizer.sizing.time_shares import split_time
+
+H100, A100, L40S, T4 = "H100-SXM5-80GB", "A100-SXM4-80GB", "L40S", "T4"
+PARTS = ("tensor", "plain", "unknown", "collective", "copy", "host_wait", "gap")
+COUNTED = Shares(sm_active=0.6, tensor_active=0.3, dram_active=0.3)
+
+
+def at(name: str) -> Place:
+    """A place of the packaged catalogue."""
+    return find_place(built_in(), name)
+
+
+def time(**parts: float) -> ProfiledTime:
+    """Parts of a time line, nothing of the rest; kernels are long."""
+    return ProfiledTime(**{**dict.fromkeys(PARTS, 0.0), **parts})
+
+
+def profile(profiled: ProfiledTime, name: str = H100, shares: Shares | None = None) -> Profile:
+    """A time line, with counters where they are given."""
+    return Profile(at(name), shares or Shares(), profiled=profiled)
+
+
+@st.composite
+def times(draw: st.DrawFn) -> ProfiledTime:
+    """Any time line."""
+    weights = draw(st.lists(st.floats(0.0, 1.0), min_size=7, max_size=7).filter(any))
+    whole = sum(weights)
+    parts = dict(zip(PARTS, (each / whole for each in weights), strict=True))
+    return ProfiledTime(
+        **parts,
+        launch=draw(st.floats(0.0, 1.0)),
+        kernel_seconds=draw(st.sampled_from([3e-6, 1e-4])),
+    )
+
+
+@given(times(), st.sampled_from([Shares(), COUNTED, replace(COUNTED, gpu_busy=0.5)]))
+def test_the_parts_sum_to_the_whole_and_stay_on_the_same_gpu(
+    profiled: ProfiledTime, shares: Shares
+) -> None:
+    """Nothing is lost in between, and nothing is known to change where nothing does."""
+    measured = profile(profiled, shares=shares)
+
+    assert split_time(measured).total == pytest.approx(1.0)
+    there = project(measured, at(H100)).time_ratio
+    assert (there.low, there.value, there.high) == pytest.approx((1.0, 1.0, 1.0))
+
+
+@given(times(), st.sampled_from([A100, L40S, T4, "B200", "H100-SXM5-80GB:1g.10gb"]), st.data())
+def test_whatever_its_kernels_wait_for_the_time_lies_within(
+    profiled: ProfiledTime, target: str, data: st.DataObject
+) -> None:
+    """Kernels by any resource that they may wait for; the rest by its link, or as it was."""
+    found = project(profile(profiled), at(target)).time_ratio
+    before = split_time(profile(profiled))
+    speeds = (
+        achieved_ratios(at(H100), Precision.BF16, at(target), Precision.BF16, before.matrix_ratio)
+        if at(target).peak(Precision.BF16)
+        else None
+    )
+    if speeds is None:
+        return
+    small = [1.0] if profiled.are_kernels_small else []
+    tensor = [speeds.compute, speeds.memory_bandwidth, *small]
+    plain = [speeds.vector, speeds.memory_bandwidth, *small]
+    kernels = (
+        profiled.tensor * data.draw(st.sampled_from(tensor))
+        + profiled.plain * data.draw(st.sampled_from(plain))
+        + profiled.unknown * data.draw(st.sampled_from(tensor + plain))
+    )
+    links = profiled.collective * speeds.nvlink + profiled.copy * speeds.pcie
+    truth = kernels + links + profiled.host
+
+    assert found.low <= found.value <= found.high
+    assert found.low <= truth * (1 + 1e-9)
+    assert found.high >= truth * (1 - 1e-9)
+
+
+def test_time_without_a_kernel_is_as_long_anywhere() -> None:
+    """Waits, gaps and what the host does: measured, not assumed; its interval has no width."""
+    waiting = project(profile(time(gap=0.9, host_wait=0.1)), at(T4)).time_ratio
+
+    assert (waiting.low, waiting.value, waiting.high) == pytest.approx((1.0, 1.0, 1.0))
+
+
+def test_copies_and_collectives_scale_with_their_links() -> None:
+    """A collective over NVLink goes over PCIe elsewhere; a copy takes twice as long there."""
+    talking, copying = (
+        project(profile(time(gap=0.5, **{part: 0.5})), at(L40S)) for part in ("collective", "copy")
+    )
+
+    assert talking.bottleneck == "nvlink"
+    assert talking.time_ratio.value > 5.0
+    assert copying.time_ratio.value == pytest.approx(0.5 + 0.5 * 2.0, rel=0.01)
+
+
+def test_collectives_without_nvlink_go_over_pcie() -> None:
+    """They are not free on a board that has no other link."""
+    talking = profile(time(gap=0.5, collective=0.5), L40S)
+
+    assert split_time(talking).pcie == 0.5
+    assert project(talking, at(A100)).time_ratio.value > 0.5
+
+
+def test_no_collective_works_inside_mig() -> None:
+    """Slices have no peer-to-peer traffic."""
+    assert project(profile(time(plain=0.9, collective=0.1)), at(f"{H100}:3g.40gb")).fits is False
+
+
+def test_counters_beside_a_time_line_make_the_interval_narrower() -> None:
+    """They tell what kernels wait for; what the time line measured stays."""
+    line = time(tensor=0.4, plain=0.3, host_wait=0.2, gap=0.1)
+    alone, counted = (
+        project(profile(line, shares=shares), at(L40S)).time_ratio for shares in (None, COUNTED)
+    )
+
+    assert counted.high / counted.low < alone.high / alone.low
+    assert split_time(profile(line, shares=COUNTED)).host == pytest.approx(0.3)
+
+
+def test_the_busy_share_of_telemetry_stands() -> None:
+    """Its window is longer, and no profiler slows it: the parts are stretched to it."""
+    line = time(plain=0.5, host_wait=0.25, copy=0.25)
+    stretched = split_time(profile(line, shares=Shares(gpu_busy=0.8)))
+
+    assert stretched.memory_bandwidth == pytest.approx(0.8)
+    assert stretched.pcie == pytest.approx(0.1)
+
+
+def test_kernels_behind_a_slow_host_may_be_hidden() -> None:
+    """A faster GPU may only wait longer, and a slower one may only wait less."""
+    line = time(plain=0.3, host_wait=0.7)
+
+    assert project(profile(line), at("B200")).time_ratio.high >= 1.0
+    assert project(profile(line), at(T4)).time_ratio.low <= 0.3 * 15 + 0.01
+    assert project(profile(line), at(A100)).time_ratio.low <= 1.0
+
+
+def test_one_counter_alone_is_refused() -> None:
+    """They divide the time of kernels together."""
+    with pytest.raises(RequirementError, match="give both, or leave both"):
+        profile(time(plain=1.0), shares=Shares(tensor_active=0.5))
+
+
+def test_what_was_not_measured_stays_unknown_there() -> None:
+    """No zero for a counter that nobody read; the busy share is the time line's."""
+    shares = project(profile(time(plain=0.5, host_wait=0.5)), at(L40S)).shares
+
+    assert (shares.sm_active, shares.tensor_active, shares.dram_active) == (None, None, None)
+    assert shares.gpu_busy is not None
+    assert 0.5 < shares.gpu_busy < 1.0
+
+
+def test_names_of_kernels_divide_them() -> None:
+    """What is unknown is taken for half and half."""
+    line: dict[str, Any] = {"tensor": 0.4, "plain": 0.2, "unknown": 0.4}
+    split = split_time(profile(time(**line)))
+
+    assert split.compute == pytest.approx(0.6)
+    assert split.memory_bandwidth == pytest.approx(0.4)
