@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 
@@ -64,7 +65,7 @@ def is_in(least: Mapping[str, float], found: Mapping[str, float]) -> bool:
 def keep_scraping(agent: AgentProcess, stop: threading.Event) -> None:
     """Load, until there is nobody left to answer."""
     while not stop.is_set():
-        with suppress(OSError):
+        with suppress(OSError, HTTPException):
             agent.get("/metrics")
             agent.get("/")
 

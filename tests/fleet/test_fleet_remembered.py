@@ -55,6 +55,20 @@ def test_what_is_older_than_the_lookback_is_forgotten(store: PrometheusStore) ->
     assert opened_before(store, (NOON + 15 * 86400) * SECOND, LOOKBACK) == {}
 
 
+@pytest.mark.parametrize("minutes", [0, 2, 60, 3 * 1440])
+def test_a_service_that_ran_for_a_minute_is_remembered(minutes: int) -> None:
+    """Whenever that was: it need not have run at a step of five minutes, or still be scraped."""
+    opened = NOON - 3600
+    lines = {COVERAGE: "", OPENED: ""}
+    for time in range(NOON + 7, NOON + 67, 5):
+        lines[COVERAGE] += f"{COVERAGE}{{{FLEET}}} 0.9 {time}\n"
+        lines[OPENED] += f'{OPENED}{{id="kept",{FLEET}}} {opened} {time}\n'
+    with prometheus_server(scrape_config(), past="".join([*lines.values(), "# EOF\n"])) as server:
+        store = PrometheusStore(StoreSettings(url=server.url))
+        now = (NOON + 67 + minutes * 60) * SECOND
+        assert opened_before(store, now, LOOKBACK) == {"kept": opened * SECOND}
+
+
 def test_it_takes_a_handful_of_queries(store: PrometheusStore) -> None:
     """Of one series for the time, and of one moment for the rest."""
     before = store.use

@@ -4,16 +4,20 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-from rightsizer.fleet.grid import COARSE_STEP, DAY, FINE_STEP
+from rightsizer.fleet.grid import DAY, FINE_STEP
 from rightsizer.fleet.store import Store
 
 __all__ = ["opened_before"]
 
-_FLEET: Final = "max by (job, instance) (rightsizer_fleet_coverage_ratio)"
+_FLEET: Final = "rightsizer_fleet_coverage_ratio"
 """What only `rightsizer fleet --serve` exports, after each look that succeeded."""
+_MOMENT: Final[Nanoseconds] = 15 * NANOSECONDS_PER_SECOND
+_NARROWED: Final = (DAY, FINE_STEP, _MOMENT)
+"""Each answer tells the next question its span: 14, 288 and 20 steps of one series."""
+_SCRAPED: Final = "max(present_over_time({fleet}[{seconds}s]))"
 _OPENED: Final = (
-    "min by (id) (rightsizer_advice_opened_timestamp_seconds "
-    "and on (job, instance) rightsizer_fleet_coverage_ratio)"
+    "min by (id) (last_over_time(rightsizer_advice_opened_timestamp_seconds[{seconds}s]) "
+    "and on (job, instance) last_over_time({fleet}[{seconds}s]))"
 )
 
 
@@ -22,7 +26,8 @@ def opened_before(
 ) -> Mapping[str, Nanoseconds]:
     """When the advice was opened that was open as the fleet was scraped last, by its id.
 
-    What was closed before that stays closed. It takes a handful of queries that bring little.
+    What was closed before that stays closed. It takes four queries that bring little. They look
+    back over samples, for a service that ran for a minute is at no step of five minutes.
 
     Raises:
         StoreError: the store does not answer.
@@ -32,22 +37,27 @@ def opened_before(
         return {}
     found = {
         series.labels.get("id", ""): _to_the_microsecond(series.values[-1])
-        for series in store.instant(_OPENED, last)
+        for series in store.instant(_over(_OPENED, _MOMENT), last)
     }
     return {key: opened for key, opened in found.items() if key and 0 < opened <= now}
 
 
 def _last_scraped(store: Store, now: Nanoseconds, lookback: Nanoseconds) -> Nanoseconds | None:
-    """To five minutes where that was within a day, to an hour before that."""
-    if store.instant(_FLEET, now):
-        return now
-    for step, span in ((FINE_STEP, min(DAY, lookback)), (COARSE_STEP, lookback)):
-        whole = now // NANOSECONDS_PER_SECOND * NANOSECONDS_PER_SECOND
-        found = store.range(_FLEET, whole - span // step * step, whole, step)
+    """The end of the moment in which the service was scraped last."""
+    end, span = -(-now // NANOSECONDS_PER_SECOND) * NANOSECONDS_PER_SECOND, lookback
+    for step in _NARROWED:
+        steps = max(1, span // step)
+        found = store.range(_over(_SCRAPED, step), end - (steps - 1) * step, end, step)
         times = [each.times[-1] for each in found if each.times]
-        if times:
-            return max(times)
-    return None
+        if not times:
+            return None
+        end, span = max(times), step
+    return end
+
+
+def _over(query: str, span: Nanoseconds) -> str:
+    """A query that looks back over a span."""
+    return query.format(fleet=_FLEET, seconds=span // NANOSECONDS_PER_SECOND)
 
 
 def _to_the_microsecond(seconds: float) -> Nanoseconds:
