@@ -94,6 +94,7 @@ def kill_agents(folder: Path, count: int, seed: int) -> list[Killed]:
             victim.start()
         for victim in victims:
             victim.join()
+            victim.raise_trouble()
     return [victim.autopsy() for victim in victims]
 
 
@@ -106,8 +107,20 @@ class _Victim(threading.Thread):
         self._life_seconds, self._in_a_write = life_seconds, in_a_write
         self._glances: list[_Glance] = []
         self._killed: Nanoseconds = 0
+        self._trouble: Exception | None = None
 
     def run(self) -> None:
+        try:
+            self._live()
+        except Exception as error:  # noqa: BLE001 - told by whoever waits for the thread.
+            self._trouble = error
+
+    def raise_trouble(self) -> None:
+        """What kept it from being killed, with what it said; nothing where it was."""
+        if self._trouble is not None:
+            raise AssertionError((self._folder / "log").read_text()) from self._trouble
+
+    def _live(self) -> None:
         address = eventually(self._address, 60.0)
         # Those that were there before are what a flush can be held to.
         while not self._glances or not self._glances[-1].flushed_from > self._glances[0].until:
@@ -129,6 +142,7 @@ class _Victim(threading.Thread):
             (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
             was_set_aside = database.set_aside is not None
         windows = _windows(path)
+        assert windows, (self._folder / "log").read_text()
         return Killed(
             certain=certain[-1].accounted if certain else {},
             kept={uuid: seconds(_accounted(each)) for uuid, each in windows.items()},

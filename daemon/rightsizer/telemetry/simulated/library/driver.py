@@ -64,7 +64,9 @@ class Driver:
     def now(self) -> Nanoseconds:
         """The time of the readings: wall time, in steps of the driver's refresh."""
         time = self._time()
-        return time - time % REFRESH
+        refreshed = time - time % REFRESH
+        # Nothing was read before there was anything: what is wrong from the start on is so at once.
+        return max(refreshed, min(time, self.node.start or 0))
 
     def microseconds(self) -> int:
         """The time as NVML's timestamps give it."""
