@@ -21,6 +21,27 @@ pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 CONFIG: Final = Path(__file__).parents[2] / "config" / "prometheus"
 DURATION: Final = re.compile(r"(for|keep_firing_for|interval): \d+[mhd]\b")
 WAITING: Final = re.compile(r"(group_wait|group_interval): \d+[smhd]\b")
+FORGOTTEN: Final = """\
+name: forgotten-notebook
+seed: 5
+cores: 32
+boards:
+  - {board: T4, count: 2}
+workloads:
+  - name: train
+    class: batch
+    allocator: growing
+    gpus: [0]
+    memory_gib: 8
+    phases: [{activity: matrix_training, state: compute_bound}]
+  - name: notebook
+    class: notebook
+    allocator: growing
+    gpus: [1]
+    memory_gib: 4
+    phases: [{activity: nothing, state: idle_held}]
+"""
+"""Few GPUs: six hours must pass quickly on a slow machine, too."""
 NODE: Final = ("--simulated.scenario", "single-h100", "--history.path", "")
 
 
@@ -123,8 +144,10 @@ def test_idle_gpu_of_a_simulated_day_fires(
     tmp_path: Path, desk: Desk, alertmanager: Alertmanager
 ) -> None:
     """The forgotten notebook's GPU is idle, no other is, and nobody is woken for it."""
-    command = (*RIGHTSIZER, "demo", "--speed", "3600", "--days-before", "0")
-    flags = ("--web.listen-address", "127.0.0.1:0")
+    scenario = tmp_path / "forgotten.yaml"
+    scenario.write_text(FORGOTTEN)
+    command = (*RIGHTSIZER, "demo", "--scenario", str(scenario), "--speed", "3600")
+    flags = ("--days-before", "0", "--web.listen-address", "127.0.0.1:0")
     with agent_process(tmp_path, *flags, command=command) as demo:
         rules = our_rules()
         config = scrape_config(
@@ -141,7 +164,7 @@ def test_idle_gpu_of_a_simulated_day_fires(
                 ],
                 30.0,
             )
-            workload = 'rightsizer_device_info{gpu="7"}'
+            workload = 'rightsizer_device_info{gpu="1"}'
             (labels, _) = prometheus.wait_for(workload)[0]
 
     assert {each["uuid"] for each, _ in found} == {labels["uuid"]}

@@ -18,6 +18,8 @@ __all__ = ["FILE", "Row", "evaluate", "workload_of"]
 
 FILE: Final = "mig_truth.csv"
 _LEVEL: Final = 0.9
+_GAIN: Final = 1.05
+"""Of the best of the baselines: a slice is so much faster than its share of the SMs."""
 Row = Mapping[str, str]
 _FAMILIES: Final = {
     "3d-unet": Family.SEGMENTATION,
@@ -47,7 +49,12 @@ def evaluate(options: Options) -> Iterator[str]:
         return
     rows = _read(options.truth / FILE)
     yield "Derived from MLCommons results; ratios are not verified by MLCommons.\n"
-    yield table(_lines(rows), ("slices", "rows", "ours", "p90", "SM share", "p90", "covered"))
+    baselines = ("SM share", "p90", f"x {_GAIN:g}", "p90")
+    yield table(_lines(rows), ("slices", "rows", "ours", "p90", *baselines, "covered"))
+    yield (
+        "\nFloors are x1.04 and x1.14, what the share of the SMs times 1.05 reaches on all rows that "
+        "are published with one slice alone; on those that are shared here it is the last pair.\n"
+    )
 
 
 def _lines(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
@@ -56,11 +63,15 @@ def _lines(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
         rates = [_rate(row) for row in group]
         truths = [float(row["ratio_per_slice"]) for row in group]
         ours = [abs(math.log(r.value / t)) for r, t in zip(rates, truths, strict=True)]
-        plain = [
-            abs(math.log(float(row["sm_share"]) / t)) for row, t in zip(group, truths, strict=True)
-        ]
+        plain, gained = (
+            [
+                abs(math.log(gain * float(row["sm_share"]) / t))
+                for row, t in zip(group, truths, strict=True)
+            ]
+            for gain in (1.0, _GAIN)
+        )
         covered = sum(r.low <= t <= r.high for r, t in zip(rates, truths, strict=True))
-        figures = [quantile(each, share) for each in (ours, plain) for share in (0.5, _LEVEL)]
+        figures = [quantile(each, share) for each in (ours, plain, gained) for share in (0.5, _LEVEL)]
         spelled = [f"x{math.exp(figure):.3f}" for figure in figures]
         yield (name, str(len(group)), *spelled, f"{covered / len(group):.0%}")
 
