@@ -6,7 +6,7 @@ from pathlib import Path
 
 from readings import EPOCH
 from rightsizer.runtime.capture.book import CaptureBook, CaptureRecord
-from rightsizer.runtime.capture.called import Outcome
+from rightsizer.runtime.capture.called import CaptureOutcome
 from rightsizer.runtime.storage import Storage
 
 __all__ = ["book_at", "record"]
@@ -22,7 +22,9 @@ def book_at(path: Path) -> Iterator[CaptureBook]:
         storage.close()
 
 
-def record(number: int = 0, outcome: Outcome = Outcome.LANDED, **facts: object) -> CaptureRecord:
+def record(
+    number: int = 0, outcome: CaptureOutcome = CaptureOutcome.LANDED, **facts: object
+) -> CaptureRecord:
     """The n-th capture of a workload."""
     usual: dict[str, object] = {
         "id": f"capture-{number:03}",

@@ -23,7 +23,7 @@ from rightsizer.edge.clock import FastClock
 from rightsizer.profiles.reader import ReadLimits
 from rightsizer.runtime.accountant import Accountant
 from rightsizer.runtime.capture.book import CaptureBook, CaptureRecord, MemoryCaptureBook
-from rightsizer.runtime.capture.called import Outcome
+from rightsizer.runtime.capture.called import CaptureOutcome
 from rightsizer.runtime.capture.routes import CaptureState
 from rightsizer.runtime.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.runtime.capture.station import Station
@@ -123,7 +123,7 @@ class CaptureNode:
         return tuple(self.state.captures)
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[CaptureOutcome]:
         """What became of each."""
         return [each.outcome for each in self.captures]
 
@@ -173,7 +173,7 @@ class CaptureNode:
 
     def settle(self) -> None:
         """Wait until the call under way is over."""
-        eventually(lambda: Outcome.RUNNING not in self.outcomes)
+        eventually(lambda: CaptureOutcome.RUNNING not in self.outcomes)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from rightsizer.domain.units import Nanoseconds
 from rightsizer.placement.broker import Broker
 from rightsizer.placement.broker_state import BrokerState
 from rightsizer.placement.choice import PlacementSettings
+from rightsizer.placement.kin import Kin
 from rightsizer.placement.lease_record import Sighting
 from rightsizer.placement.standing import Look
 from rightsizer.publish.freshness import FreshnessSettings
@@ -64,6 +65,8 @@ class LentDesk:
         self.dead: set[str] = set()
         self.is_active = False
         self.trouble: str | None = None
+        self.kin: Kin | None = None
+        """Of every lease."""
         self.store = BrokerStore(path)
         broker = Broker(self.settings, PlacementSettings())
         state = self.store.load() or BrokerState("boot", self.clock.now)
@@ -83,12 +86,14 @@ class LentDesk:
     def look(self, state: BrokerState) -> Moment:
         """What is told."""
         seen = {
-            each.id: Sighting(is_alive=each.id not in self.dead, is_active=self.is_active)
+            each.id: Sighting(
+                is_alive=each.id not in self.dead, is_active=self.is_active, kin=self.kin
+            )
             for each in (*state.leases, *state.tickets)
         }
         return Moment(None if self.trouble else self.world.look(), seen, self.trouble)
 
-    def glance(self) -> Look | None:
+    def glance(self, _: BrokerState) -> Look | None:
         """The node alone."""
         return None if self.trouble else self.world.look()
 

@@ -1,4 +1,4 @@
-"""What the agents advise, what it would save, and what became of earlier advice."""
+"""What the agents advise, what it would save, what became of it, and what they did on it."""
 
 from typing import Final
 
@@ -40,6 +40,7 @@ def advice_board() -> Dashboard:
             Section("Open", (*_numbers(), advice_table().height(10))),
             Section("What it is about", (*_kinds(), _explanation())),
             Section("What became of it", _outcomes()),
+            Section("What agents did on it", _done()),
             Section("The recommender", _recommender(), is_folded=True),
         ),
     )
@@ -162,6 +163,26 @@ def _outcomes() -> list[Panel]:
             "short",
             over(select("rightsizer_advice_open"), "{{instance}}"),
         ),
+    ]
+
+
+def _done() -> list[Panel]:
+    captures, actions = "rightsizer_captures_total", "rightsizer_actions_total"
+    return [
+        lines(
+            "Profiles called for",
+            "Profiles that agents called for to settle a finding, in each step, by how that ended: "
+            "one landed, or none came of it and why.",
+            "short",
+            over(f"sum by (outcome) ({growth(captures)})", "{{outcome}}"),
+        ).no_value("Nobody is called for profiles (profiles.capture)"),
+        lines(
+            "Actions",
+            "What came of actions on advice in each step, by action: done, failed, or not done and "
+            "why.",
+            "short",
+            over(f"sum by (action, outcome) ({growth(actions)})", "{{action}} {{outcome}}"),
+        ).no_value("No action is configured (actions)"),
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from action_node import ROOT, action, action_node, noting
-from rightsizer.advice.action import Verdict
+from rightsizer.advice.action import ActionVerdict
 from rightsizer.advice.action_settings import ActingLimits, ActionMode
 from rightsizer.domain.advice import AdviceState
 from rightsizer.publish.web.message import Peer
@@ -39,7 +39,7 @@ def test_who_may_not_approve_claims_and_approves_nothing(
         node.become("advice-0", AdviceState.CLAIMED, "ana")
         node.look(desk)
     known_as = identity or "unknown" if peer is None else f"uid {NAMELESS}"
-    assert waits.verdict is Verdict.NOT_APPROVED
+    assert waits.verdict is ActionVerdict.NOT_APPROVED
     assert f"root (uid 0) ({known_as}) claimed it, who may not approve" in waits.why
     assert "acting.approvers" in waits.why
     assert node.records[-1].actor == "ana (uid 0)"

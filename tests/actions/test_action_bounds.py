@@ -15,8 +15,8 @@ from rightsizer.domain.advice import AdviceState
 from rightsizer.domain.units import nanoseconds, seconds
 from rightsizer.runtime.actions.book import ActionOutcome
 from rightsizer.runtime.actions.desk import ActionDesk
-from rightsizer.runtime.actions.ended import Ended
 from rightsizer.runtime.actions.order import Order
+from rightsizer.runtime.actions.performed import Performed
 
 HOLDERS: Final = 6
 DAY: Final = 86400.0
@@ -56,7 +56,7 @@ class AtOnce:
         self.done: list[Done] = []
 
     def start(
-        self, order: Order, note: Callable[[int], None], done: Callable[[Ended], None]
+        self, order: Order, note: Callable[[int], None], done: Callable[[Performed], None]
     ) -> None:
         """Do it."""
         del note
@@ -64,7 +64,7 @@ class AtOnce:
         key = finding.workload or ""
         self.done.append(Done(now, order.settings.name, key, frozenset(finding.devices)))
         fails = len(self.done) % 4 == 0
-        done(Ended(ActionOutcome.UNKNOWN if fails else ActionOutcome.DONE))
+        done(Performed(ActionOutcome.UNKNOWN if fails else ActionOutcome.DONE))
 
     def stop(self) -> None:
         """Nothing is under way."""

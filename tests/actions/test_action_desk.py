@@ -10,7 +10,7 @@ import pytest
 
 from action_node import action, action_node, noting
 from agent_process import eventually
-from rightsizer.advice.action import Verdict
+from rightsizer.advice.action import ActionVerdict
 from rightsizer.advice.action_settings import ActingLimits, ActionMode
 from rightsizer.domain.advice import AdviceState
 from rightsizer.domain.errors import RightsizerError
@@ -66,7 +66,7 @@ def test_a_program_is_given_its_words_once(tmp_path: Path) -> None:
     assert file.read_text() == given
     assert (done.outcome, done.status, done.actor) == (ActionOutcome.DONE, 0, "action:release")
     assert (node.advice[0].state, node.advice[0].actor) == (AdviceState.CLAIMED, "action:release")
-    assert told == {"advice-0": Verdict.DONE_BEFORE}
+    assert told == {"advice-0": ActionVerdict.DONE_BEFORE}
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert [each["outcome"] for each in lines] == ["started", "done"]
     assert lines[1]["id"] == done.id
@@ -85,7 +85,7 @@ def test_a_claim_approves_and_is_the_actor(tmp_path: Path) -> None:
         node.look(desk)
         node.look(desk)
         waited, done = node.records
-    assert (waited.outcome, waited.verdict) == (ActionOutcome.REFUSED, Verdict.NOT_APPROVED)
+    assert (waited.outcome, waited.verdict) == (ActionOutcome.REFUSED, ActionVerdict.NOT_APPROVED)
     assert (done.outcome, done.actor) == (ActionOutcome.DONE, "ben (uid 0)")
     assert file.read_text() == "['advice-0']\n"
 
@@ -207,7 +207,7 @@ def test_a_hostile_name_is_refused_before_anything_is_begun(tmp_path: Path, name
         node.look(desk)
         (told,) = node.records
     assert not file.exists()
-    assert (told.outcome, told.verdict) == (ActionOutcome.REFUSED, Verdict.UNFIT)
+    assert (told.outcome, told.verdict) == (ActionOutcome.REFUSED, ActionVerdict.UNFIT)
     assert told.why
 
 
@@ -253,7 +253,7 @@ def test_what_verification_found_is_linked_to_the_action(state: AdviceState, why
         node.become("advice-0", state, why=why)
         node.look(desk)
         done = next(each for each in node.records if each.advice == "advice-0")
-    assert waiting["another"] is Verdict.UNVERIFIED
+    assert waiting["another"] is ActionVerdict.UNVERIFIED
     assert (done.result, done.result_why) == (state, why)
 
 
@@ -282,7 +282,7 @@ def test_an_action_that_fails_too_often_is_suspended_and_told() -> None:
             node.look(desk)
         (last,) = (each for each in desk.proposals if each.advice.id == "advice-2")
     assert node.outcomes.count(ActionOutcome.FAILED) == 2
-    assert last.verdict is Verdict.SUSPENDED
+    assert last.verdict is ActionVerdict.SUSPENDED
     assert desk.suspended == {"release"}
 
 
@@ -295,7 +295,7 @@ def test_without_a_history_nothing_is_done(tmp_path: Path) -> None:
         node.look(desk)
         (told,) = node.records
     assert not file.exists()
-    assert told.verdict is Verdict.NOT_KEPT
+    assert told.verdict is ActionVerdict.NOT_KEPT
 
 
 def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
@@ -350,4 +350,4 @@ def test_a_history_that_breaks_forgets_nothing_that_was_begun() -> None:
         node.book.forget([each.id for each in before])
         node.look(desk)
         assert list(node.records) == before
-        assert [each.verdict for each in desk.proposals] == [Verdict.DONE_BEFORE]
+        assert [each.verdict for each in desk.proposals] == [ActionVerdict.DONE_BEFORE]

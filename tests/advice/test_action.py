@@ -8,7 +8,7 @@ import pytest
 
 from cases import NOW, finding
 from readings import HOUR
-from rightsizer.advice.action import Deed, Proposal, Scene, Verdict, is_suspended, proposals
+from rightsizer.advice.action import ActionVerdict, Deed, Proposal, Scene, is_suspended, proposals
 from rightsizer.advice.action_settings import ActingLimits, ActionMode, ActionTerms
 from rightsizer.domain.advice import Advice, AdviceState
 from rightsizer.domain.finding import Reason, Risk
@@ -67,59 +67,62 @@ def judged(
 
 def test_what_everything_speaks_for_is_due() -> None:
     """Sure enough, of little risk, and the first of its day."""
-    assert judged().verdict is Verdict.DUE
+    assert judged().verdict is ActionVerdict.DUE
 
 
 def test_what_no_action_is_for_is_told_so() -> None:
     """Opting in is by reason."""
     (found,) = proposals([advice()], {}, (), Scene(8, {LLAMA}), ActingLimits())
-    assert (found.verdict, found.action) == (Verdict.NOT_OPTED_IN, "")
+    assert (found.verdict, found.action) == (ActionVerdict.NOT_OPTED_IN, "")
 
 
 def test_without_a_mode_it_is_a_dry_run() -> None:
     """Which tells that all else speaks for it."""
     one = ActionTerms(name="release", reasons=(Reason.IDLE_HELD,))
-    assert judged(None, one).verdict is Verdict.DRY_RUN
+    assert judged(None, one).verdict is ActionVerdict.DRY_RUN
 
 
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
-        (judged(advice(AdviceState.SNOOZED)), Verdict.SNOOZED),
-        (judged(advice(AdviceState.CLAIMED)), Verdict.CLAIMED),
-        (judged(advice(confidence=0.89)), Verdict.CONFIDENCE),
-        (judged(advice(confidence=float("nan"))), Verdict.CONFIDENCE),
-        (judged(advice(risk=Risk.MEDIUM)), Verdict.RISK),
-        (judged(advice(risk=Risk.UNKNOWN), terms(maximum_risk=Risk.HIGH)), Verdict.RISK),
-        (judged(workloads={"slurm/other"}), Verdict.ABSENT),
-        (judged(unfit={("release", "aaaaaaaaaaaa"): "no"}), Verdict.UNFIT),
-        (judged(is_kept=False), Verdict.NOT_KEPT),
-        (judged(None, None, deed(ago_seconds=10.0)), Verdict.DAY_LIMIT),
+        (judged(advice(AdviceState.SNOOZED)), ActionVerdict.SNOOZED),
+        (judged(advice(AdviceState.CLAIMED)), ActionVerdict.CLAIMED),
+        (judged(advice(confidence=0.89)), ActionVerdict.CONFIDENCE),
+        (judged(advice(confidence=float("nan"))), ActionVerdict.CONFIDENCE),
+        (judged(advice(risk=Risk.MEDIUM)), ActionVerdict.RISK),
+        (judged(advice(risk=Risk.UNKNOWN), terms(maximum_risk=Risk.HIGH)), ActionVerdict.RISK),
+        (judged(workloads={"slurm/other"}), ActionVerdict.ABSENT),
+        (judged(unfit={("release", "aaaaaaaaaaaa"): "no"}), ActionVerdict.UNFIT),
+        (judged(is_kept=False), ActionVerdict.NOT_KEPT),
+        (judged(None, None, deed(ago_seconds=10.0)), ActionVerdict.DAY_LIMIT),
         (
             judged(None, None, *(deed(action=f"a{n}", ago_seconds=400.0) for n in range(4))),
-            Verdict.DAY_LIMIT,
+            ActionVerdict.DAY_LIMIT,
         ),
-        (judged(None, None, deed(action="other", ago_seconds=10.0)), Verdict.RATE),
+        (judged(None, None, deed(action="other", ago_seconds=10.0)), ActionVerdict.RATE),
         (
             judged(None, None, deed(action="other", ago_seconds=400.0), gpus=4),
-            Verdict.SHARE_LIMIT,
+            ActionVerdict.SHARE_LIMIT,
         ),
-        (judged(None, None, deed(workload=LLAMA, result=None)), Verdict.UNVERIFIED),
+        (judged(None, None, deed(workload=LLAMA, result=None)), ActionVerdict.UNVERIFIED),
         (
             judged(None, terms(cool_down_seconds=3 * DAY), deed(workload=LLAMA)),
-            Verdict.COOL_DOWN,
+            ActionVerdict.COOL_DOWN,
         ),
         (
             judged(
                 None, terms(cool_down_seconds=60.0), deed(workload=LLAMA, ago_seconds=0.9 * DAY)
             ),
-            Verdict.WORKLOAD_LIMIT,
+            ActionVerdict.WORKLOAD_LIMIT,
         ),
-        (judged(None, None, deed(advice="aaaaaaaaaaaa", workload=LLAMA)), Verdict.DONE_BEFORE),
+        (
+            judged(None, None, deed(advice="aaaaaaaaaaaa", workload=LLAMA)),
+            ActionVerdict.DONE_BEFORE,
+        ),
     ],
-    ids=lambda each: str(each) if isinstance(each, Verdict) else "",
+    ids=lambda each: str(each) if isinstance(each, ActionVerdict) else "",
 )
-def test_each_bound_holds_by_itself_and_says_why(found: Proposal, verdict: Verdict) -> None:
+def test_each_bound_holds_by_itself_and_says_why(found: Proposal, verdict: ActionVerdict) -> None:
     """What is refused has its kind, and words."""
     assert found.verdict is verdict
     assert found.why
@@ -130,13 +133,13 @@ def test_at_most_one_is_due_at_a_time() -> None:
     both = [advice(), advice(id="cccccccccccc", devices=("GPU-1",), workload="slurm/other")]
     scene = Scene(8, {LLAMA, "slurm/other"})
     found = proposals(both, {each.id: [terms()] for each in both}, (), scene, ActingLimits())
-    assert [each.verdict for each in found] == [Verdict.DUE, Verdict.RATE]
+    assert [each.verdict for each in found] == [ActionVerdict.DUE, ActionVerdict.RATE]
 
 
 def test_one_gpu_may_always_be_acted_on() -> None:
     """A quarter of two GPUs is none, and one may."""
-    assert judged(gpus=2).verdict is Verdict.DUE
-    assert judged(advice(devices=("GPU-0", "GPU-1")), gpus=2).verdict is Verdict.SHARE_LIMIT
+    assert judged(gpus=2).verdict is ActionVerdict.DUE
+    assert judged(advice(devices=("GPU-0", "GPU-1")), gpus=2).verdict is ActionVerdict.SHARE_LIMIT
 
 
 KEY = ("release", "aaaaaaaaaaaa", NOW)
@@ -145,28 +148,28 @@ KEY = ("release", "aaaaaaaaaaaa", NOW)
 @pytest.mark.parametrize(
     ("state", "scene", "verdict"),
     [
-        (AdviceState.ACTIVE, {"proposed": {KEY: NOW}}, Verdict.NOT_APPROVED),
+        (AdviceState.ACTIVE, {"proposed": {KEY: NOW}}, ActionVerdict.NOT_APPROVED),
         (
             AdviceState.CLAIMED,
             {"claimed": {KEY[1]: NOW + 2}, "proposed": {KEY: NOW + 1}},
-            Verdict.DUE,
+            ActionVerdict.DUE,
         ),
         (
             AdviceState.CLAIMED,
             {"claimed": {KEY[1]: NOW}, "proposed": {KEY: NOW + 1}},
-            Verdict.NOT_APPROVED,
+            ActionVerdict.NOT_APPROVED,
         ),
-        (AdviceState.CLAIMED, {"claimed": {KEY[1]: NOW + 2}}, Verdict.NOT_APPROVED),
+        (AdviceState.CLAIMED, {"claimed": {KEY[1]: NOW + 2}}, ActionVerdict.NOT_APPROVED),
         (
             AdviceState.CLAIMED,
             {"claimed": {KEY[1]: NOW + 2}, "proposed": {(KEY[0], KEY[1], NOW - 9): NOW - 8}},
-            Verdict.NOT_APPROVED,
+            ActionVerdict.NOT_APPROVED,
         ),
     ],
     ids=["unclaimed", "claimed", "claimed-before", "never-proposed", "of-an-earlier-opening"],
 )
 def test_a_claim_approves_what_was_proposed_when_it_was_made(
-    state: AdviceState, scene: Mapping[str, Any], verdict: Verdict
+    state: AdviceState, scene: Mapping[str, Any], verdict: ActionVerdict
 ) -> None:
     """Whoever claimed without knowing of an action meant to act by hand."""
     assert judged(advice(state), terms(mode=ActionMode.APPROVE), **scene).verdict is verdict
@@ -175,14 +178,14 @@ def test_a_claim_approves_what_was_proposed_when_it_was_made(
 @pytest.mark.parametrize(
     ("has_worked", "claimed", "verdict"),
     [
-        (None, NOW + 3, Verdict.DUE),
-        (False, NOW + 3, Verdict.DUE),
-        (True, NOW + 3, Verdict.DONE_BEFORE),
-        (None, NOW + 1, Verdict.DONE_BEFORE),
+        (None, NOW + 3, ActionVerdict.DUE),
+        (False, NOW + 3, ActionVerdict.DUE),
+        (True, NOW + 3, ActionVerdict.DONE_BEFORE),
+        (None, NOW + 1, ActionVerdict.DONE_BEFORE),
     ],
 )
 def test_what_did_not_work_is_done_again_only_where_a_person_asks(
-    *, has_worked: bool | None, claimed: int, verdict: Verdict
+    *, has_worked: bool | None, claimed: int, verdict: ActionVerdict
 ) -> None:
     """By a claim that is later than what was done."""
     before = deed(advice=KEY[1], workload=LLAMA, has_worked=has_worked, result=None, at=NOW + 2)
@@ -210,12 +213,12 @@ def test_an_action_that_fails_too_often_is_suspended(
     assert is_suspended("release", deeds, ActingLimits()) is suspended
     old = [replace(each, ago_seconds=31 * DAY) for each in deeds]
     assert not is_suspended("release", old, ActingLimits())
-    assert (judged(None, None, *deeds).verdict is Verdict.SUSPENDED) is suspended
+    assert (judged(None, None, *deeds).verdict is ActionVerdict.SUSPENDED) is suspended
 
 
 def test_advice_without_a_workload_is_bounded_by_its_gpu() -> None:
     """A GPU that nobody holds rests as a workload does."""
     nobody = advice(workload=None)
     before = deed(workload=None, devices=("GPU-0",), ago_seconds=HOUR / 10**9)
-    assert judged(nobody, None, before).verdict is Verdict.COOL_DOWN
-    assert judged(nobody, None, replace(before, ago_seconds=2 * DAY)).verdict is Verdict.DUE
+    assert judged(nobody, None, before).verdict is ActionVerdict.COOL_DOWN
+    assert judged(nobody, None, replace(before, ago_seconds=2 * DAY)).verdict is ActionVerdict.DUE

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from any_cases import Load, cases, hazier, loads, reordered, turned
+from printed_manifests import homeless
 from rightsizer.advice.market import Market, MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
@@ -51,6 +52,14 @@ def test_every_rule_has_a_verdict_on_anything(judged: Case) -> None:
             assert savings.dollars_per_hour_low is None or (
                 savings.price_source and savings.price_date
             )
+
+
+@given(cases())
+@FEW
+def test_every_manifest_is_whole_or_says_where_it_goes(judged: Case) -> None:
+    """As it is printed it is applied, or put where its first line says."""
+    for rule in ALL:
+        assert homeless(rule.judge(judged).instructions) == [], rule.name
 
 
 @given(cases())

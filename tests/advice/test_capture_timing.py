@@ -12,7 +12,7 @@ from cases import NOW, judgement
 from rightsizer.advice.capture import Candidate, CaptureTiming, Taken, candidates
 from rightsizer.advice.exclusion import Exclusion
 from rightsizer.advice.judgement import Judgement
-from rightsizer.advice.workload_course import Course, Sighting, advanced
+from rightsizer.advice.workload_course import Course, WorkloadSighting, advanced
 from rightsizer.domain.finding import FindingKind, Reason, Severity
 from rightsizer.domain.state import State
 from rightsizer.domain.units import nanoseconds
@@ -35,12 +35,12 @@ def host_bound(**facts: Any) -> Judgement:
 
 def course(*minutes: Mapping[State, float], pids: Sequence[int] = (7,)) -> Course:
     """What a workload did, minute by minute, from its first look on."""
-    found = advanced(None, Sighting(0, {}, 1, frozenset(pids)), 300.0)
+    found = advanced(None, WorkloadSighting(0, {}, 1, frozenset(pids)), 300.0)
     totals: dict[State, float] = {}
     for number, shares in enumerate(minutes, 1):
         for state, share in shares.items():
             totals[state] = totals.get(state, 0.0) + 60.0 * share
-        seen = Sighting(nanoseconds(60.0 * number), dict(totals), 1, frozenset(pids))
+        seen = WorkloadSighting(nanoseconds(60.0 * number), dict(totals), 1, frozenset(pids))
         found = advanced(found, seen, 300.0)
     return found
 
@@ -142,8 +142,8 @@ def test_a_workload_that_is_not_there_is_not_profiled() -> None:
 
 def test_a_workload_that_was_not_watched_for_long_is_not_profiled_yet() -> None:
     """Age alone says nothing of its stride."""
-    first = Sighting(0, {}, 1, frozenset({7}))
-    later = Sighting(nanoseconds(3600.0), {State.HOST_BOUND: 3600.0}, 1, frozenset({7}))
+    first = WorkloadSighting(0, {}, 1, frozenset({7}))
+    later = WorkloadSighting(nanoseconds(3600.0), {State.HOST_BOUND: 3600.0}, 1, frozenset({7}))
     known = advanced(advanced(None, first, 300.0), later, 300.0)
     assert why_not(courses={KEY: known}) == "it was not watched for 5 min yet"
 
@@ -151,8 +151,12 @@ def test_a_workload_that_was_not_watched_for_long_is_not_profiled_yet() -> None:
 def test_programs_that_start_again_begin_anew() -> None:
     """A workload's name lives on when its pods do not; one that stays keeps its age."""
     totals = {State.HOST_BOUND: 1300.0}
-    restarted = advanced(STEADY, Sighting(nanoseconds(1260.0), totals, 1, frozenset({8})), 300.0)
-    joined = advanced(STEADY, Sighting(nanoseconds(1260.0), totals, 1, frozenset({7, 8})), 300.0)
+    restarted = advanced(
+        STEADY, WorkloadSighting(nanoseconds(1260.0), totals, 1, frozenset({8})), 300.0
+    )
+    joined = advanced(
+        STEADY, WorkloadSighting(nanoseconds(1260.0), totals, 1, frozenset({7, 8})), 300.0
+    )
     assert (restarted.age_seconds, restarted.active_seconds) == (0.0, 0.0)
     assert joined.age_seconds == 1260.0
     assert why_not(courses={KEY: restarted}) is not None
@@ -160,8 +164,8 @@ def test_programs_that_start_again_begin_anew() -> None:
 
 def test_a_workload_of_several_gpus_is_as_old_as_its_mean_gpu() -> None:
     """Its totals are sums over its devices."""
-    first = Sighting(0, {}, 4)
-    later = Sighting(nanoseconds(600.0), {State.HOST_BOUND: 2400.0}, 4)
+    first = WorkloadSighting(0, {}, 4)
+    later = WorkloadSighting(nanoseconds(600.0), {State.HOST_BOUND: 2400.0}, 4)
     assert advanced(advanced(None, first, 300.0), later, 300.0).active_seconds == 600.0
 
 

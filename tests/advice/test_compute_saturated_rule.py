@@ -39,8 +39,26 @@ def test_users_who_wait_make_a_service_underprovisioned() -> None:
     assert found.summary == (
         "GPU 0 of llama: SMs at their limit while users wait 25% of the last 6 h."
     )
-    assert "metadata: {name: llama, namespace: production}" in found.instructions[0].text
-    assert 'num_requests_waiting{namespace="production"}' in found.instructions[0].text
+    assert found.instructions[0].text == (
+        "# Put the address of your Prometheus into serverAddress.\n"
+        "apiVersion: keda.sh/v1alpha1\n"
+        "kind: ScaledObject\n"
+        "metadata:\n"
+        "  name: llama\n"
+        "  namespace: production\n"
+        "spec:\n"
+        "  scaleTargetRef:\n"
+        "    kind: Deployment\n"
+        "    name: llama\n"
+        "  minReplicaCount: 1\n"
+        "  triggers:\n"
+        "    - type: prometheus\n"
+        "      metadata:\n"
+        "        serverAddress: http://prometheus:9090\n"
+        '        query: sum(vllm:num_requests_waiting{namespace="production"})\n'
+        '        threshold: "4"\n'
+        '        ignoreNullValues: "false"\n'
+    )
 
 
 def test_a_service_without_replicas_needs_another_gpu() -> None:

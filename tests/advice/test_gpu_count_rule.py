@@ -92,7 +92,9 @@ def test_replicas_that_are_never_needed_together_may_be_fewer() -> None:
     assert found.action is Action.REDUCE_REPLICAS
     assert found.evidence["replicas_needed_most"] == 1
     assert found.options[0].target == "3"
-    assert found.instructions[0].text == "spec:\n  replicas: 3  # of those on this node\n"
+    assert found.instructions[0].text == (
+        "# Of the Deployment.\nspec:\n  replicas: 3  # of those on this node\n"
+    )
     assert set(found.options[0].risks) == {"compute", "memory"}
 
 

@@ -122,7 +122,10 @@ def test_a_pod_gets_its_cpus_in_its_manifest() -> None:
     found = RULE.judge(on_node(case([window({HOST: 6})] * 2, pod), {Signal.CPU: 0.99}))
     quota = found.instructions[2]
     assert quota.language == "yaml"
-    assert quota.text == 'resources:\n  requests: {cpu: "28"}\n  limits: {cpu: "28"}'
+    assert quota.text == (
+        "# Of the container, in the pod's template.\n"
+        'resources:\n  requests: {cpu: "28"}\n  limits: {cpu: "28"}'
+    )
 
 
 def test_a_quota_is_looked_for() -> None:

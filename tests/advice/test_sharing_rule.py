@@ -84,7 +84,10 @@ def test_alone_it_is_offered_slices() -> None:
         "nvidia-smi -i GPU-0 -mig 1",
         "nvidia-smi mig -i GPU-0 -cgi 1g.10gb -C",
     ]
-    assert ask.text == "resources:\n  limits:\n    nvidia.com/mig-1g.10gb: 1\n"
+    assert ask.text == (
+        "# Of the container, in the pod's template.\n"
+        "resources:\n  limits:\n    nvidia.com/mig-1g.10gb: 1\n"
+    )
 
 
 def test_slice_that_peaks_would_not_fit_is_riskier_or_left_out() -> None:

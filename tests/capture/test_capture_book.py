@@ -8,7 +8,7 @@ import pytest
 
 from capture_books import book_at, record
 from rightsizer.runtime.capture.book import CaptureBook, MemoryCaptureBook, ReadFile
-from rightsizer.runtime.capture.called import Outcome
+from rightsizer.runtime.capture.called import CaptureOutcome
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -24,11 +24,11 @@ def book(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CaptureBook
 def test_captures_are_kept_oldest_first_and_changed_in_place(book: CaptureBook) -> None:
     """As they began, whatever came of them later."""
     book.put(record(2))
-    book.put(record(1, Outcome.RUNNING))
-    book.put(record(1, Outcome.FAILED, detail="no", process=7, process_started=8))
+    book.put(record(1, CaptureOutcome.RUNNING))
+    book.put(record(1, CaptureOutcome.FAILED, detail="no", process=7, process_started=8))
     found = book.captures()
     assert found == [
-        record(1, Outcome.FAILED, detail="no", process=7, process_started=8),
+        record(1, CaptureOutcome.FAILED, detail="no", process=7, process_started=8),
         record(2),
     ]
     book.forget(["capture-001", "nobody"])

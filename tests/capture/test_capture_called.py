@@ -14,7 +14,7 @@ from readings import gpu
 from rightsizer.domain.finding import Reason
 from rightsizer.domain.workload import Workload, WorkloadKind
 from rightsizer.edge.http import HttpSettings
-from rightsizer.runtime.capture.called import Called, Outcome
+from rightsizer.runtime.capture.called import Called, CaptureOutcome
 from rightsizer.runtime.capture.dynolog import judged, words
 from rightsizer.runtime.capture.request import CaptureRequest
 from rightsizer.runtime.capture.settings import (
@@ -55,11 +55,11 @@ def test_dynologs_client_is_called_with_its_own_flags() -> None:
 def test_what_dynologs_client_answers_is_understood() -> None:
     """It ends well where it reached nobody; what it has asked for is still to be recorded."""
     nobody = Called(
-        Outcome.CALLED, said="No processes were matched, please check", is_recorded=True
+        CaptureOutcome.CALLED, said="No processes were matched, please check", is_recorded=True
     )
-    somebody = Called(Outcome.CALLED, said="Matched 2 processes", is_recorded=True)
-    failed = Called(Outcome.FAILED, "ended with status 101", is_recorded=True)
-    assert judged(nobody).outcome is Outcome.FAILED
+    somebody = Called(CaptureOutcome.CALLED, said="Matched 2 processes", is_recorded=True)
+    failed = Called(CaptureOutcome.FAILED, "ended with status 101", is_recorded=True)
+    assert judged(nobody).outcome is CaptureOutcome.FAILED
     assert "KINETO_USE_DAEMON=1" in judged(nobody).detail
     assert judged(somebody) == replace(somebody, is_recorded=False)
     assert judged(failed) == failed
@@ -68,13 +68,13 @@ def test_what_dynologs_client_answers_is_understood() -> None:
 @pytest.mark.parametrize(
     ("matched", "said", "outcome"),
     [
-        ("4201,4202", "echo 'Matched 2 processes'", Outcome.CALLED),
-        ("", "echo 'No processes were matched, please check --job-id'", Outcome.FAILED),
-        ("", "exit 101", Outcome.FAILED),
+        ("4201,4202", "echo 'Matched 2 processes'", CaptureOutcome.CALLED),
+        ("", "echo 'No processes were matched, please check --job-id'", CaptureOutcome.FAILED),
+        ("", "exit 101", CaptureOutcome.FAILED),
     ],
 )
 def test_a_program_in_its_place_is_called(
-    tmp_path: Path, matched: str, said: str, outcome: Outcome
+    tmp_path: Path, matched: str, said: str, outcome: CaptureOutcome
 ) -> None:
     """The whole way, with the counters released until the recording is over."""
     program = tmp_path / "dyno"
@@ -97,7 +97,7 @@ def test_a_webhook_is_posted_the_facts(tmp_path: Path) -> None:
     with webhook_server() as inbox:
         inbox.faults = ["html"]
         settings = CaptureWebhookSettings(f"{inbox.url}/profile", str(tmp_path / "token"))
-        assert call_webhook(settings, REQUEST, node="gpu-7") == Called(Outcome.CALLED)
+        assert call_webhook(settings, REQUEST, node="gpu-7") == Called(CaptureOutcome.CALLED)
     (body,) = inbox.bodies
     assert inbox.paths == ["/profile"]
     assert inbox.headers[0]["Authorization"] == "Bearer s3cret"
@@ -133,7 +133,7 @@ def test_a_webhook_that_fails_is_told_without_its_secrets(tmp_path: Path, fault:
         url = "http://127.0.0.1:9" if fault == "away" else inbox.url
         settings = CaptureWebhookSettings(f"{url}/p4th-s3cret", str(tmp_path / "token"), http)
         called = call_webhook(settings, REQUEST)
-    assert called.outcome is Outcome.FAILED
+    assert called.outcome is CaptureOutcome.FAILED
     assert "s3cret" not in called.detail
     assert len(inbox.paths) == (0 if fault == "away" else 1)
 
@@ -144,7 +144,7 @@ def test_a_lost_answer_counts_as_a_call() -> None:
     with webhook_server() as inbox:
         inbox.faults = ["cut"] * 5
         called = call_webhook(CaptureWebhookSettings(inbox.url, http=http), REQUEST)
-    assert called == Called(Outcome.CALLED)
+    assert called == Called(CaptureOutcome.CALLED)
     assert len(inbox.paths) == 1
 
 
@@ -158,7 +158,7 @@ def test_a_webhook_is_the_whole_way_of_a_capture(tmp_path: Path) -> None:
             node.settle()
             (made,) = node.captures
     (body,) = inbox.bodies
-    assert made.outcome is Outcome.CALLED
+    assert made.outcome is CaptureOutcome.CALLED
     assert (body["capture"], body["pids"]) == (made.id, [])
     assert body["folder"] == f"{node.folder}/{made.id}"
 

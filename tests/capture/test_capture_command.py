@@ -8,9 +8,10 @@ from typing import Any, Final
 import pytest
 
 from agent_process import eventually
-from rightsizer.runtime.capture.called import Called, Outcome
-from rightsizer.runtime.capture.command import Limits, environment, run_command
-from rightsizer.runtime.capture.process_mark import end_group, started_of
+from rightsizer.runtime.capture.called import Called, CaptureOutcome
+from rightsizer.runtime.capture.command import run_command
+from rightsizer.runtime.process_mark import end_group, started_of
+from rightsizer.runtime.program import Limits, environment
 
 RECORDER: Final = Path(__file__).parent.parent / "capture_recorder.py"
 
@@ -46,7 +47,7 @@ def is_gone(pid: int) -> bool:
 def test_a_program_that_records_leaves_its_profile(folder: Path) -> None:
     """What it says is kept, and its recording is over."""
     assert recorded(folder, "well") == Called(
-        Outcome.CALLED, said="records process 7", is_recorded=True
+        CaptureOutcome.CALLED, said="records process 7", is_recorded=True
     )
     assert [each.name for each in folder.iterdir()] == ["trace_7.pt.trace.json.gz"]
 
@@ -57,7 +58,7 @@ def test_a_program_is_given_no_more_than_it_needs(
     """No secret of the agent's environment, and nothing to read."""
     monkeypatch.setenv("RIGHTSIZER_SECRET", "s3cret")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/run/credentials")
-    assert recorded(folder, "tells").outcome is Outcome.CALLED
+    assert recorded(folder, "tells").outcome is CaptureOutcome.CALLED
     given = dict(line.split("=", 1) for line in (folder / "environment").read_text().splitlines())
     assert set(given) - {"LC_CTYPE"} == {"PATH", "LANG"}
     assert (folder / "input").read_text() == "''"
@@ -71,7 +72,7 @@ def test_a_program_has_a_path_even_where_the_agent_has_none() -> None:
 def test_a_program_that_fails_is_told_with_what_it_said(folder: Path) -> None:
     """In one line of printable characters, and not all of it."""
     called = recorded(folder, "fails")
-    assert called.outcome is Outcome.FAILED
+    assert called.outcome is CaptureOutcome.FAILED
     assert called.detail == "ended with status 3; the log has what it said"
     assert called.said.startswith("records process 7 no GPU ?[31m xxx")
     assert len(called.said) < 5000
@@ -82,7 +83,7 @@ def test_a_program_that_is_not_there_is_told_by_name(folder: Path) -> None:
     words = ("no-such-profiler", "--now")
     called = run_command(words, folder, Limits(1.0, threading.Event(), lambda: None))
     assert called == Called(
-        Outcome.FAILED,
+        CaptureOutcome.FAILED,
         "there is no program 'no-such-profiler'; install it, or name its whole path",
     )
 
@@ -90,7 +91,7 @@ def test_a_program_that_is_not_there_is_told_by_name(folder: Path) -> None:
 def test_a_program_that_hangs_is_ended(folder: Path) -> None:
     """After its time, as that outcome."""
     called = recorded(folder, "hangs", seconds=0.5)
-    assert called.outcome is Outcome.TIMED_OUT
+    assert called.outcome is CaptureOutcome.TIMED_OUT
     assert called.detail == "was not done after 0.5 s, and was ended"
 
 
@@ -104,7 +105,7 @@ def test_children_of_a_program_are_ended_with_it(folder: Path) -> None:
             stop.set()
 
     called = recorded(folder, "forks", stop=stop, why_too_much=why)
-    assert called.outcome is Outcome.INTERRUPTED
+    assert called.outcome is CaptureOutcome.INTERRUPTED
     assert eventually(lambda: is_gone(int(has_forked.read_text())))
 
 
@@ -116,7 +117,7 @@ def test_a_program_that_fills_the_disk_is_ended(folder: Path) -> None:
         return "too much" if huge.exists() and huge.stat().st_size > 2**20 else None
 
     called = recorded(folder, "fills", why_too_much=why)
-    assert (called.outcome, called.detail) == (Outcome.FAILED, "too much")
+    assert (called.outcome, called.detail) == (CaptureOutcome.FAILED, "too much")
 
 
 def test_a_word_stays_a_word(folder: Path) -> None:

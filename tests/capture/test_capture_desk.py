@@ -17,9 +17,9 @@ from readings import DAY, EPOCH, HOUR, workload
 from rightsizer.domain.advice import Advice, AdviceState
 from rightsizer.domain.workload import Holding
 from rightsizer.runtime.capture.book import MemoryCaptureBook, ReadFile
-from rightsizer.runtime.capture.called import Outcome
-from rightsizer.runtime.capture.process_mark import started_of
+from rightsizer.runtime.capture.called import CaptureOutcome
 from rightsizer.runtime.capture.settings import RoomSettings
+from rightsizer.runtime.process_mark import started_of
 from rightsizer.telemetry.controls import Held
 
 PAST_ITS_START = 14
@@ -42,12 +42,16 @@ def test_a_starved_job_is_profiled_once_and_the_profile_read(node: CaptureNode) 
     node.pass_its_start()
     node.settle()
     (made,) = node.captures
-    assert (made.outcome, made.workload, made.reason) == (Outcome.CALLED, LLAMA.key, "HostBound")
+    assert (made.outcome, made.workload, made.reason) == (
+        CaptureOutcome.CALLED,
+        LLAMA.key,
+        "HostBound",
+    )
     assert (made.devices, made.detail) == (("GPU-0",), "")
     node.run("profiles")
     node.run("profiles")
     node.pass_minutes(1)
-    assert node.outcomes == [Outcome.LANDED]
+    assert node.outcomes == [CaptureOutcome.LANDED]
     assert (node.taken, node.uuids) == (["trace_4201.pt.trace.json.gz"], {"GPU-0"})
     assert [each.path for each in node.state.files] == [f"{made.id}/trace_4201.pt.trace.json.gz"]
     node.pass_minutes(60)
@@ -68,20 +72,20 @@ def test_the_counters_are_released_while_it_records(tmp_path: Path) -> None:
         eventually((node.folder / ".started").exists)
         node.station.stop()
         assert node.released is None
-        assert node.outcomes == [Outcome.INTERRUPTED]
+        assert node.outcomes == [CaptureOutcome.INTERRUPTED]
 
 
 @pytest.mark.parametrize(
     ("behavior", "outcome"),
     [
-        ("well", Outcome.CALLED),
-        ("fails", Outcome.FAILED),
-        ("hangs", Outcome.TIMED_OUT),
-        ("fills", Outcome.FAILED),
+        ("well", CaptureOutcome.CALLED),
+        ("fails", CaptureOutcome.FAILED),
+        ("hangs", CaptureOutcome.TIMED_OUT),
+        ("fills", CaptureOutcome.FAILED),
     ],
 )
 def test_the_counters_come_back_in_every_outcome(
-    tmp_path: Path, behavior: str, outcome: Outcome
+    tmp_path: Path, behavior: str, outcome: CaptureOutcome
 ) -> None:
     """And an operator's own release stays as it is."""
     room = RoomSettings(quota_bytes=2**20)
@@ -110,7 +114,7 @@ def test_one_is_made_at_a_time(tmp_path: Path) -> None:
         other = replace(host_bound(id="bbbbbbbbbbbb"), key="slurm/other")
         node.judgements = (host_bound(), other)
         node.pass_minutes(PAST_ITS_START + 5)
-        assert node.outcomes == [Outcome.RUNNING]
+        assert node.outcomes == [CaptureOutcome.RUNNING]
 
 
 def test_a_capture_that_fills_the_disk_is_ended_and_its_file_deleted(tmp_path: Path) -> None:
@@ -137,7 +141,7 @@ def test_no_capture_is_made_where_there_is_no_room(tmp_path: Path) -> None:
         assert node.waits is not None
         assert node.waits.startswith("the file system of the drop folder is nearly full: ")
     book = KeptBook()
-    book.put(record(1, Outcome.CALLED, workload="slurm/other", started=EPOCH))
+    book.put(record(1, CaptureOutcome.CALLED, workload="slurm/other", started=EPOCH))
     with capture_node(tmp_path, book, room=RoomSettings(quota_bytes=2**20)) as node:
         (node.folder / "capture-001").mkdir()
         (node.folder / "capture-001" / "unread").write_bytes(bytes(2**20))
@@ -202,12 +206,12 @@ def test_after_a_kill_nothing_is_repeated_at_once(tmp_path: Path) -> None:
         book_at(tmp_path / "history.db") as book,
         subprocess.Popen(["sleep", "600"], start_new_session=True) as left,
     ):
-        running = record(0, Outcome.RUNNING, workload=LLAMA.key, started=EPOCH - HOUR // 2)
+        running = record(0, CaptureOutcome.RUNNING, workload=LLAMA.key, started=EPOCH - HOUR // 2)
         book.put(replace(running, process=left.pid, process_started=started_of(left.pid)))
         with capture_node(tmp_path, book) as node:
             assert left.wait(10.0) == -signal.SIGKILL
             (made,) = node.captures
-            assert made.outcome is Outcome.INTERRUPTED
+            assert made.outcome is CaptureOutcome.INTERRUPTED
             assert made.detail.endswith("what it had called was ended with the next start")
             assert node.released is None
             node.pass_minutes(PAST_ITS_START)
@@ -222,7 +226,7 @@ def test_a_capture_that_leaves_nothing_is_told_and_tried_again_later(tmp_path: P
         node.pass_minutes(PAST_ITS_START)
         node.settle()
         node.pass_minutes(17)
-        assert node.outcomes == [Outcome.EMPTY]
+        assert node.outcomes == [CaptureOutcome.EMPTY]
         assert node.captures[0].detail == "no profile landed in its folder"
         assert [each["log_level"] for each in log if each["event"] == "capture_empty"] == [
             "warning"
@@ -241,7 +245,7 @@ def test_a_profile_that_lands_late_is_a_profile(tmp_path: Path) -> None:
         node.pass_minutes(17)
         node.book.put_files([ReadFile(f"{node.captures[0].id}/late.json", 1, 1)])
         node.pass_minutes(1)
-        assert node.outcomes == [Outcome.LANDED]
+        assert node.outcomes == [CaptureOutcome.LANDED]
         assert sum(node.station.counters().values()) == 1.0
 
 

@@ -6,13 +6,9 @@ import pytest
 
 from rightsizer.config.loader import load
 from rightsizer.domain.errors import ConfigurationError
-from rightsizer.runtime.capture.placeholders import (
-    PLACEHOLDERS,
-    filled,
-    is_asked_for,
-    unknown_placeholders,
-)
+from rightsizer.runtime.capture.placeholders import PLACEHOLDERS
 from rightsizer.runtime.capture.settings import CaptureKind
+from rightsizer.runtime.placeholders import filled, is_asked_for, unknown_placeholders
 from rightsizer.runtime.precheck import faults_of
 from rightsizer.runtime.profile_settings import ProfileSettings
 from rightsizer.runtime.settings import Settings
@@ -68,7 +64,7 @@ def test_words_are_filled_and_stay_words() -> None:
     words = ("--p={pid}/{pid}", '{"a": 1}', "{pids}", "{}", "{ pid }")
     values = dict.fromkeys(PLACEHOLDERS, "{seconds}") | {"pid": "7"}
     assert filled(words, values) == ("--p=7/7", '{"a": 1}', "{seconds}", "{}", "{ pid }")
-    assert unknown_placeholders(("{a}{pid}", "{a}{b}")) == ("a", "b")
+    assert unknown_placeholders(("{a}{pid}", "{a}{b}"), PLACEHOLDERS) == ("a", "b")
     assert is_asked_for("pid", words)
     assert not is_asked_for("folder", words)
 

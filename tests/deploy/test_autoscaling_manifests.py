@@ -7,10 +7,14 @@ from typing import Any, Final
 
 import pytest
 
+from cases import case, window
 from json_schema import faults
 from prometheus_server import promtool
+from readings import HOUR
 from rightsizer.advice.autoscale_schedule import Outcome, Schedule
+from rightsizer.advice.rules import compute_saturated
 from rightsizer.advice.scaled_object import schedule_instructions
+from rightsizer.domain.state import Resource, State
 from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
 from rightsizer.edge.yaml import load_yaml
 
@@ -136,6 +140,20 @@ def test_what_advice_writes_is_as_the_schema_says(replicas: tuple[int, ...]) -> 
     written = load_yaml(step.text, "advice").data
     assert faults(schema("keda-cron.yaml"), written) == []
     assert {each["metadata"]["timezone"] for each in written["spec"]["triggers"]} == {"Etc/UTC"}
+
+
+def test_what_scales_by_waiting_requests_is_kedas_too() -> None:
+    """As the advice prints it, and never to nothing while somebody is served."""
+    server = Workload(
+        "web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"
+    )
+    busy = {Resource.COMPUTE: 4 * HOUR}
+    pressed = window({State.COMPUTE_BOUND: 6}, saturated=busy, pressed=busy)
+    (step,) = compute_saturated.RULE.judge(case([pressed], server)).instructions
+
+    written = load_yaml(step.text, "advice").data
+    assert faults(schema("keda-prometheus.yaml"), written) == []
+    assert written["spec"]["minReplicaCount"] == 1
 
 
 def test_every_recipe_is_documented() -> None:

@@ -1,18 +1,23 @@
 """The fleet recommender in a cluster: a service or a CronJob, with no more than it needs."""
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from json_schema import faults
 from kubernetes_manifests import KUBERNETES, built_from, named
 from rightsizer import __version__
 from rightsizer.cli.fleet import COMMAND
 from rightsizer.config.loader import load_file
+from rightsizer.edge.yaml import load_yaml
 from rightsizer.runtime.fleet.settings import WholeSettings
 
 FLEET: Final = KUBERNETES / "fleet"
+SCHEMA: Final = Path(__file__).parent / "schemas" / "service_monitor.json"
+SCRAPE: Final = KUBERNETES.parent / "prometheus" / "scrape-kubernetes.yaml"
 FORMS: Final = {"service": "Deployment", "cron-job": "CronJob"}
 
 
@@ -94,6 +99,31 @@ def test_what_it_may_reach_is_the_store_and_no_more() -> None:
     labels = template("service")["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
     assert named(objects, "Service")["spec"]["selector"].items() <= labels.items()
+
+
+def test_the_operator_scrapes_it_as_the_job_without_operator_does() -> None:
+    """The very service, under the job and the instance that alerts and dashboards know."""
+    objects = built_from(FLEET / "prometheus-operator")
+    service, monitor = named(objects, "Service"), named(objects, "ServiceMonitor")
+    scrape = load_yaml(SCRAPE.read_text("utf-8"), "scrape").data["scrape_configs"]
+    (job,) = (each for each in scrape if each["job_name"] == "rightsizer-fleet-kubernetes")
+    as_instance, as_job = job["relabel_configs"][-2:]
+    (endpoint,) = monitor["spec"]["endpoints"]
+
+    assert faults(json.loads(SCHEMA.read_text()), monitor) == []
+    labels = service["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert labels[monitor["spec"]["jobLabel"]] == as_job["replacement"] == "rightsizer-fleet"
+    assert endpoint["port"] in {each["name"] for each in service["spec"]["ports"]}
+    assert (endpoint["interval"], endpoint["honorLabels"]) == ("1m", job["honor_labels"])
+    assert endpoint["relabelings"] == [
+        {
+            "sourceLabels": as_instance["source_labels"],
+            "targetLabel": as_instance["target_label"],
+            "replacement": as_instance["replacement"],
+        }
+    ]
+    assert {each["metadata"]["namespace"] for each in objects} == {"rightsizer"}
 
 
 def test_there_is_never_a_second_writer() -> None:

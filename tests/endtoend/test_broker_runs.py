@@ -5,73 +5,13 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
 
 import pytest
 
-from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
+from agent_process import agent_process, eventually, run_rightsizer
 from api_schema import faults, json_schema_of
-from rightsizer.edge.local import LocalClient
-from run_nursery import Nursery, Run, run_nursery
-
-NODE: Final = """\
-name: lent-node
-seed: 3
-cores: 16
-boards: [{board: H100-SXM5-80GB, count: 2}]
-workloads: []
-"""
-CONFIG: Final = """\
-sampling: {{interval: 200ms}}
-history: {{path: ''}}
-web: {{listen_addresses: ['127.0.0.1:0']}}
-sources: {{simulated: {{scenario: '{folder}/node.yaml'}}}}
-path: {{api_socket: '{folder}/api.sock'}}
-broker: {{enabled: true, path: '{folder}/broker.db', maximum_reservations_per_user: 2}}
-"""
-
-
-class Place:
-    """A folder with an agent's socket in it, and whoever runs something there."""
-
-    def __init__(self, folder: Path, nursery: Nursery) -> None:
-        self.folder, self._nursery = folder, nursery
-        (folder / "node.yaml").write_text(NODE)
-        self.config = CONFIG.format(folder=folder)
-        self.client = LocalClient(folder / "api.sock")
-
-    @property
-    def socket(self) -> tuple[str, Path]:
-        """The flag that names it."""
-        return "--path.api-socket", self.folder / "api.sock"
-
-    def run(self, *arguments: str) -> Run:
-        """A command under a lease, or waiting for one."""
-        return self._nursery.start("run", *self.socket, *arguments)
-
-    def broker(self) -> Any:
-        """How things stand."""
-        return self.client.get("/api/v1/broker")
-
-    def leases(self) -> list[Any]:
-        """That there are."""
-        found: list[Any] = self.broker()["leases"]
-        return found
-
-    def held(self, run: Run) -> Any:
-        """The lease of a run, once it has one."""
-        return eventually(
-            lambda: next((each for each in self.leases() if each["pid"] == run.pid), None)
-        )
-
-    def waits(self, run: Run) -> None:
-        """Until a run was told what it waits for."""
-        eventually(lambda: "waits as" in run.said)
-
-    def nothing_is_lent(self) -> bool:
-        """Whether all is given back, and nobody waits."""
-        form = self.broker()
-        return not form["leases"] and not form["queue"]
+from lent_place import Place, children_of, is_there, pid_in
+from run_nursery import Nursery, run_nursery
 
 
 @pytest.fixture(scope="module")
@@ -97,20 +37,6 @@ def _all_is_given_back(request: pytest.FixtureRequest) -> Iterator[None]:
         eventually(request.getfixturevalue("lent").nothing_is_lent)
 
 
-def pid_in(file: Path) -> int:
-    """A process's number, once it has written it."""
-    return int(eventually(lambda: file.exists() and file.read_text().strip()))
-
-
-def is_there(pid: int) -> bool:
-    """Whether a process runs."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 def test_a_command_sees_its_gpus_and_answers_by_its_own_status(lent: Place) -> None:
     """By uuid, in the order of the bus, with the lease's id; and they are given back."""
     run = lent.run("--gpus", "2", "--", "sh", "-c", "env; exit 7")
@@ -133,19 +59,10 @@ def test_signals_are_passed_on_and_end_as_a_shell_tells(lent: Place) -> None:
     eventually(lambda: "ready" in ended.said)
     ended.signal(signal.SIGTERM)
     killed = lent.run("--", "sleep", "60")
-    lent.held(killed)
-    eventually(lambda: any(_is_sleep(each) for each in _children(killed.pid)))
+    lent.works(killed)
     killed.signal(signal.SIGUSR1)
     assert ended.wait() == 9
     assert killed.wait() == 128 + signal.SIGUSR1
-
-
-def _children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _is_sleep(pid: int) -> bool:
-    return Path(f"/proc/{pid}/comm").read_text().strip() == "sleep"
 
 
 def test_what_cannot_be_run_gives_its_gpus_back(lent: Place) -> None:
@@ -199,7 +116,7 @@ def test_a_killed_run_keeps_its_lease_as_long_as_anything_of_it_runs(
     daemon = pid_in(note)
     next_one = lent.run("--", "true")
     lent.waits(next_one)
-    command = _children(run.pid)[0]
+    command = children_of(run.pid)[0]
     run.signal(signal.SIGKILL)
     assert run.wait() == -signal.SIGKILL
     os.kill(command, signal.SIGKILL)
@@ -221,58 +138,6 @@ def test_what_a_command_leaves_behind_holds_the_lease(lent: Place, tmp_path: Pat
     assert lent.leases()
     os.kill(daemon, signal.SIGKILL)
     assert run.wait() == 3
-
-
-def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
-    """The run goes on meanwhile, and whoever waits goes on to wait for its end."""
-    place = Place(tmp_path, nursery)
-    with agent_process(tmp_path, config=place.config) as agent:
-        run = place.run("--gpus", "2", "--", "sleep", "60")
-        lease = place.held(run)
-        waiting = place.run("--", "echo", "mine at last")
-        place.waits(waiting)
-        agent.end(signal.SIGKILL)
-    assert is_there(run.pid)
-    with agent_process(tmp_path, config=place.config) as agent:
-        assert [(each["id"], each["uuids"]) for each in place.leases()] == [
-            (lease["id"], lease["uuids"])
-        ]
-        assert len(place.broker()["queue"]) == 1
-        _served(agent)
-        assert len(place.leases()) == 1
-        assert "mine at last" not in waiting.said
-        run.signal(signal.SIGTERM)
-        assert run.wait() == 128 + signal.SIGTERM
-        assert waiting.wait() == 0
-        assert agent.metric("rightsizer_broker_grants_total") == 1
-        assert {each["reason"] for each in agent.events("broker_ended")} == {"given_back"}
-    assert "mine at last\n" in waiting.said
-
-
-def _served(agent: AgentProcess) -> None:
-    """Until the agent has looked at the node some more times."""
-    before = agent.json("/api/v1/report")
-    since = before["generation"] if before else 0
-    eventually(
-        lambda: (agent.json("/api/v1/report") or {"generation": 0})["generation"] > since + 3
-    )
-
-
-def test_without_a_file_the_processes_tell_their_leases(tmp_path: Path, nursery: Nursery) -> None:
-    """Where their environment can be read, as it can by root and by their own user."""
-    place = Place(tmp_path, nursery)
-    with agent_process(tmp_path, config=place.config) as agent:
-        run = place.run("--gpus", "1", "--", "sleep", "60")
-        lease = place.held(run)
-        agent.end(signal.SIGKILL)
-    for file in tmp_path.glob("broker.db*"):
-        file.unlink()
-    with agent_process(tmp_path, config=place.config):
-        found = eventually(place.leases)
-        assert [(each["id"], each["uuids"]) for each in found] == [(lease["id"], lease["uuids"])]
-        run.signal(signal.SIGTERM)
-        run.wait()
-        eventually(place.nothing_is_lent)
 
 
 def test_gpus_are_reserved_and_drawn_on(lent: Place) -> None:

@@ -62,6 +62,8 @@ web: {{listen_addresses: ["127.0.0.1:0"]}}
 log: {{format: json}}
 """
 MAY_BE_EMPTY: Final[dict[str, str]] = {
+    "advice: Actions: A": "no operator has named an action here",
+    "advice: Profiles called for: A": "nor anybody to call for a profile",
     "advice: Outcomes: A": "no advice need have been closed yet",
     "advice: Outcomes over time: A": "the same; the counter's series are those of closed advice",
     "advice: Realized: A": "nobody has acted on any advice here",

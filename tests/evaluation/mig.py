@@ -52,8 +52,8 @@ def evaluate(options: Options) -> Iterator[str]:
     baselines = ("SM share", "p90", f"x {_GAIN:g}", "p90")
     yield table(_lines(rows), ("slices", "rows", "ours", "p90", *baselines, "covered"))
     yield (
-        "\nFloors are x1.04 and x1.14, what the share of the SMs times 1.05 reaches on all rows that "
-        "are published with one slice alone; on those that are shared here it is the last pair.\n"
+        "\nFloors are x1.04 and x1.14: what the share of the SMs times 1.05 reaches on all rows "
+        "that are published of one slice alone. Here it is the last pair.\n"
     )
 
 
@@ -71,7 +71,9 @@ def _lines(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
             for gain in (1.0, _GAIN)
         )
         covered = sum(r.low <= t <= r.high for r, t in zip(rates, truths, strict=True))
-        figures = [quantile(each, share) for each in (ours, plain, gained) for share in (0.5, _LEVEL)]
+        figures = [
+            quantile(each, share) for each in (ours, plain, gained) for share in (0.5, _LEVEL)
+        ]
         spelled = [f"x{math.exp(figure):.3f}" for figure in figures]
         yield (name, str(len(group)), *spelled, f"{covered / len(group):.0%}")
 

@@ -1,5 +1,6 @@
 """The broker's state on disk: whole, and nothing that is over comes back."""
 
+import json
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,17 @@ from rightsizer.placement.broker import Broker
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import BrokerState
 from rightsizer.placement.choice import PlacementSettings
+from rightsizer.placement.kin import Kin
 from rightsizer.placement.lease import Reservation
 from rightsizer.placement.lease_record import Sighting
 from rightsizer.placement.request import Request
-from rightsizer.runtime.broker.store import BROKER_FILE, BrokerStore, SavedClock, must_save
+from rightsizer.runtime.broker.store import (
+    BROKER_FILE,
+    BrokerStore,
+    SavedClock,
+    has_new_kin,
+    must_save,
+)
 
 BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), PlacementSettings())
 
@@ -32,7 +40,8 @@ def lived(minutes: int = 0) -> BrokerState:
     state = BROKER.serve(state, 0, look).state
     wish = Reservation("r", "bo", Request(2), 3 * DAY, 4 * DAY)
     state = BROKER.reserve(state, 0, wish, client("bo"), look).state
-    seen = {"a": Sighting(is_alive=True, memory_bytes={"GPU-0": 30e9})}
+    kin = Kin(((7, 100), (9, 200)), (7,))
+    seen = {"a": Sighting(is_alive=True, memory_bytes={"GPU-0": 30e9}, kin=kin)}
     return BROKER.observe(state, HOUR + minutes * MINUTE, seen).state
 
 
@@ -43,8 +52,9 @@ def durable(state: BrokerState | None) -> BrokerState:
 
 
 def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
-    """Leases, tickets, reservations, usage and what holders were told."""
+    """Leases with their processes, tickets, reservations, usage and what holders were told."""
     state = lived()
+    assert state.leases[0].kin.sessions
     assert state.leases[0].told
     with BrokerStore(tmp_path / "broker.db") as store:
         assert store.load() is None
@@ -53,6 +63,29 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
         assert store.load() == durable(state)
         assert store.clock == SavedClock("boot", state.as_of, 7 * DAY)
         assert store.unread == ()
+
+
+def test_what_an_older_program_wrote_is_read(tmp_path: Path) -> None:
+    """It knew neither the processes of leases, nor operators' groups, nor parts of reservations."""
+    path, state = tmp_path / "broker.db", lived()
+    with BrokerStore(path) as store:
+        store.save(state, 0)
+    with Database(path, ("",), called=BROKER_FILE) as base, base.transaction() as connection:
+        rows = connection.execute("SELECT kind, id, form FROM item").fetchall()
+        for kind, name, text in rows:
+            form = json.loads(text)
+            for key in ("kin", "weights", "unavailable") if kind == "reservation" else ("kin",):
+                form.pop(key, None)
+            form.get("lease", form).get("client", {}).pop("groups", None)
+            connection.execute(
+                "UPDATE item SET form = ? WHERE kind = ? AND id = ?", (json.dumps(form), kind, name)
+            )
+    with BrokerStore(path) as store:
+        found = durable(store.load())
+        assert store.unread == ()
+    assert found.leases == tuple(replace(each, kin=Kin()) for each in durable(state).leases)
+    assert found.tickets == state.tickets
+    assert found.bookings == (replace(state.bookings[0], weights=()),)
 
 
 def test_what_is_over_is_gone_from_the_file(tmp_path: Path) -> None:
@@ -120,11 +153,19 @@ def test_only_one_agent_writes(tmp_path: Path) -> None:
 
 
 def test_what_may_wait_for_the_next_minute() -> None:
-    """Usage and idle time may; leases, tickets, reservations and what was told may not."""
+    """Usage and idle time may; leases, tickets, reservations and what was told may not.
+
+    Processes that come and go may wait for some seconds.
+    """
     state = lived()
     later = BROKER.observe(state, 2 * HOUR, {"a": Sighting(is_alive=True, is_active=True)}).state
     assert later != state
     assert not must_save(state, later)
+    assert not has_new_kin(state, later)
+    more = {"a": Sighting(is_alive=True, is_active=True, kin=Kin(((7, 100),)))}
+    grown = BROKER.observe(state, 2 * HOUR, more).state
+    assert has_new_kin(state, grown)
+    assert not must_save(state, grown)
     first = BROKER.observe(state, 2 * HOUR, {"b": Sighting(is_alive=True)}).state
     assert must_save(state, first)
     assert must_save(state, BROKER.give_back(state, 2 * HOUR, "a").state)

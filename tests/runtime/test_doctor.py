@@ -34,6 +34,7 @@ from rightsizer.runtime.doctor.host import (
     check_processes,
     check_topology,
 )
+from rightsizer.runtime.doctor.lending import check_broker
 from rightsizer.runtime.doctor.own import check_history, check_local_socket, check_web_port
 from rightsizer.runtime.doctor.peers import (
     check_container_engine,
@@ -287,6 +288,31 @@ def test_history(place: Place, tmp_path: Path) -> None:
     if os.geteuid():
         tmp_path.chmod(0o500)
         assert verdict(check_history(place)) == "limited"
+
+
+def test_broker(place: Place, tmp_path: Path) -> None:
+    """Off; then its folder, its door, room, and whether those who are named exist."""
+
+    def broker(api_socket: str = "/run/api.sock", **changes: Any) -> Check:
+        settings = place.settings
+        path = str(tmp_path / "broker.db")
+        changed = replace(settings.broker, **{"enabled": True, "path": path, **changes})
+        paths = replace(settings.path, api_socket=api_socket)
+        return check_broker(replace(place, settings=replace(settings, broker=changed, path=paths)))
+
+    assert verdict(check_broker(place)) == "unused"
+    assert verdict(broker()) == "ok"
+    missing = broker(path=str(tmp_path / "unmounted" / "broker.db"))
+    assert (verdict(missing), "there is no folder" in missing.found) == ("missing", True)
+    assert verdict(broker(api_socket="")) == "missing"
+    unknown = broker(users=("root", "no-such-user"), operator_groups=("no-such-group",))
+    assert verdict(unknown) == "limited"
+    assert unknown.found == (
+        "nobody knows 'no-such-user' of broker.users, 'no-such-group' of broker.operator_groups"
+    )
+    if os.geteuid():
+        tmp_path.chmod(0o500)
+        assert verdict(broker()) == "limited"
 
 
 def test_local_socket(place: Place, tmp_path: Path) -> None:

@@ -58,6 +58,45 @@ def test_what_is_named_and_not_right_is_told_with_its_key(text: str, said: str) 
     assert said in fault
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("broker: {enabled: true, path: ''}", "broker.path: '' is no file"),
+        ("broker: {enabled: true, path: /tmp}", "broker.path: '/tmp' is no file"),
+        ("broker: {enabled: true, path: /dev/null/broker.db}", "/dev/null is in the way"),
+        ("broker: {enabled: true, path: /proc/1/broker.db}", "broker.path: /proc/1/broker.db"),
+        (
+            "{broker: {enabled: true, path: /tmp/a.db}, history: {path: /tmp/../tmp/a.db}}",
+            "broker.path: /tmp/a.db is the history's too",
+        ),
+        (
+            "broker: {enabled: true, path: /tmp/a.db, longest_limit: 12h}",
+            "broker.default_limit: 1 d is longer than broker.longest_limit, 12 h",
+        ),
+        (
+            "{broker: {enabled: true, path: /tmp/a.db}, path: {api_socket: ''}}",
+            "path.api_socket: is empty, and the broker is asked over it alone",
+        ),
+    ],
+)
+def test_what_keeps_a_broker_from_lending_is_told(text: str, said: str) -> None:
+    """Only where it is on."""
+    if "/proc/1" in text and os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    (fault,) = faults(text)
+    assert said in fault
+    assert faults(text.replace("enabled: true", "enabled: false")) == []
+
+
+def test_a_brokers_folder_need_not_be_there_where_the_agent_can_make_it(tmp_path: Path) -> None:
+    """As the agent does when it starts."""
+    path = tmp_path / "new" / "folder" / "broker.db"
+    assert faults(f"broker: {{enabled: true, path: {path}}}") == []
+    (tmp_path / "new").write_text("no folder")
+    (fault,) = faults(f"broker: {{enabled: true, path: {path}}}")
+    assert "is in the way" in fault
+
+
 def test_all_is_told_at_once() -> None:
     """An operator mends a file once."""
     text = "{catalogue: {boards_file: /a, prices_file: /b}, web: {config_file: /c}}"

@@ -14,13 +14,13 @@ from rightsizer.domain.advice import Advice, AdviceState
 from rightsizer.domain.finding import Risk
 from rightsizer.domain.units import Nanoseconds, format_duration
 
-__all__ = ["DAY_SECONDS", "Deed", "Proposal", "Scene", "Verdict", "is_suspended", "proposals"]
+__all__ = ["DAY_SECONDS", "ActionVerdict", "Deed", "Proposal", "Scene", "is_suspended", "proposals"]
 
 DAY_SECONDS: Final = 86400.0
 _RISKS: Final = {risk: rank for rank, risk in enumerate(Risk)}
 
 
-class Verdict(StrEnum):
+class ActionVerdict(StrEnum):
     """Whether an action is done, and the kind of reason why not."""
 
     DUE = "due"
@@ -107,7 +107,7 @@ class Proposal:
     action: str
     """Its name; empty where none is for it."""
     advice: Advice
-    verdict: Verdict
+    verdict: ActionVerdict
     why: str
     """Why it is not done, in a few words; empty where it is due."""
 
@@ -138,12 +138,12 @@ def proposals(
         terms = actions.get(each.id, ())
         if not terms:
             why = "no action is configured for its reasons and its workload"
-            found.append(Proposal("", each, Verdict.NOT_OPTED_IN, why))
+            found.append(Proposal("", each, ActionVerdict.NOT_OPTED_IN, why))
         for one in terms:
             verdict, why = _judged(each, one, deeds, scene, limits)
-            if verdict is Verdict.DUE and has_due:
-                verdict, why = Verdict.RATE, "another action is due first"
-            has_due = has_due or verdict is Verdict.DUE
+            if verdict is ActionVerdict.DUE and has_due:
+                verdict, why = ActionVerdict.RATE, "another action is due first"
+            has_due = has_due or verdict is ActionVerdict.DUE
             found.append(Proposal(one.name, each, verdict, why))
     return tuple(found)
 
@@ -166,7 +166,7 @@ def _failures_of(name: str, deeds: Sequence[Deed], limits: ActingLimits) -> tupl
     return sum(found), len(found)
 
 
-_Answer = tuple[Verdict, str] | None
+_Answer = tuple[ActionVerdict, str] | None
 
 
 def _judged(
@@ -175,7 +175,7 @@ def _judged(
     deeds: Sequence[Deed],
     scene: Scene,
     limits: ActingLimits,
-) -> tuple[Verdict, str]:
+) -> tuple[ActionVerdict, str]:
     refusal = (
         _of_its_past(advice, terms, deeds, scene)
         or _of_the_action(terms, deeds, limits)
@@ -187,10 +187,10 @@ def _judged(
     if refusal is not None:
         return refusal
     if terms.mode is ActionMode.DRY_RUN:
-        return Verdict.DRY_RUN, "its mode is dry_run: it would be done"
+        return ActionVerdict.DRY_RUN, "its mode is dry_run: it would be done"
     if not scene.is_kept:
-        return Verdict.NOT_KEPT, "nothing would remember it; set history.path"
-    return _of_approval(advice, terms, scene) or (Verdict.DUE, "")
+        return ActionVerdict.NOT_KEPT, "nothing would remember it; set history.path"
+    return _of_approval(advice, terms, scene) or (ActionVerdict.DUE, "")
 
 
 def _of_the_action(terms: ActionTerms, deeds: Sequence[Deed], limits: ActingLimits) -> _Answer:
@@ -198,26 +198,29 @@ def _of_the_action(terms: ActionTerms, deeds: Sequence[Deed], limits: ActingLimi
         failed, known = _failures_of(terms.name, deeds, limits)
         within = _told(limits.results_within_seconds)
         why = f"{failed} of its {known} results within {within} were failures"
-        return Verdict.SUSPENDED, why
+        return ActionVerdict.SUSPENDED, why
     return None
 
 
 def _of_the_advice(advice: Advice, terms: ActionTerms, scene: Scene) -> _Answer:
     finding = advice.finding
     if advice.state is AdviceState.SNOOZED:
-        return Verdict.SNOOZED, "its advice is snoozed"
+        return ActionVerdict.SNOOZED, "its advice is snoozed"
     if advice.state is AdviceState.CLAIMED and terms.mode is ActionMode.AUTOMATIC:
-        return Verdict.CLAIMED, f"{advice.actor or 'somebody'} acts on it"
+        return ActionVerdict.CLAIMED, f"{advice.actor or 'somebody'} acts on it"
     # What cannot be compared is not above it.
     if not finding.confidence >= terms.minimum_confidence_ratio:
         least = terms.minimum_confidence_ratio
-        return Verdict.CONFIDENCE, f"its confidence of {finding.confidence:.2f} is below {least:g}"
+        return (
+            ActionVerdict.CONFIDENCE,
+            f"its confidence of {finding.confidence:.2f} is below {least:g}",
+        )
     if _RISKS[finding.risk] > _RISKS[terms.maximum_risk]:
-        return Verdict.RISK, f"its risk is {finding.risk}, above {terms.maximum_risk}"
+        return ActionVerdict.RISK, f"its risk is {finding.risk}, above {terms.maximum_risk}"
     if finding.workload is not None and finding.workload not in scene.workloads:
-        return Verdict.ABSENT, "its workload holds no GPU now"
+        return ActionVerdict.ABSENT, "its workload holds no GPU now"
     if (why := scene.unfit.get((terms.name, advice.id))) is not None:
-        return Verdict.UNFIT, why
+        return ActionVerdict.UNFIT, why
     return None
 
 
@@ -231,7 +234,7 @@ def _of_its_past(
         asked = scene.claimed.get(advice.id)
         is_asked_again = asked is not None and asked > each.at
         if each.has_worked or terms.mode is not ActionMode.APPROVE or not is_asked_again:
-            return Verdict.DONE_BEFORE, f"it was done {_told(each.ago_seconds)} ago"
+            return ActionVerdict.DONE_BEFORE, f"it was done {_told(each.ago_seconds)} ago"
     return None
 
 
@@ -242,7 +245,7 @@ def _of_what_waits(advice: Advice, deeds: Sequence[Deed]) -> _Answer:
         is_waiting = each.result is None and each.has_worked is not False
         if is_same and is_waiting and each.advice != advice.id:
             why = f"what '{each.action}' came to on advice '{each.advice}' is not verified yet"
-            return Verdict.UNVERIFIED, why
+            return ActionVerdict.UNVERIFIED, why
     return None
 
 
@@ -251,10 +254,10 @@ def _of_the_workload(advice: Advice, terms: ActionTerms, deeds: Sequence[Deed]) 
     for each in own:
         if each.ago_seconds < terms.cool_down_seconds:
             ago, rest = _told(each.ago_seconds), _told(terms.cool_down_seconds)
-            return Verdict.COOL_DOWN, f"it was acted on {ago} ago, and rests for {rest}"
+            return ActionVerdict.COOL_DOWN, f"it was acted on {ago} ago, and rests for {rest}"
     today = sum(each.ago_seconds < DAY_SECONDS for each in own)
     if today >= terms.at_most_per_workload_per_day:
-        return Verdict.WORKLOAD_LIMIT, f"{today} actions on it were done within 24 hours"
+        return ActionVerdict.WORKLOAD_LIMIT, f"{today} actions on it were done within 24 hours"
     return None
 
 
@@ -271,19 +274,19 @@ def _of_the_day(
     today = [each for each in deeds if each.ago_seconds < DAY_SECONDS]
     own = sum(each.action == terms.name for each in today)
     if own >= terms.at_most_per_day:
-        return Verdict.DAY_LIMIT, f"it was done {own} times within 24 hours"
+        return ActionVerdict.DAY_LIMIT, f"it was done {own} times within 24 hours"
     if len(today) >= limits.at_most_per_day:
-        return Verdict.DAY_LIMIT, f"{len(today)} actions were done within 24 hours"
+        return ActionVerdict.DAY_LIMIT, f"{len(today)} actions were done within 24 hours"
     touched = set(advice.finding.devices).union(*(each.devices for each in today))
     most = max(1, int(terms.at_most_share_of_gpus * scene.gpus))
     if len(touched) > most:
-        return Verdict.SHARE_LIMIT, (
+        return ActionVerdict.SHARE_LIMIT, (
             f"with it, actions would be about {len(touched)} of {scene.gpus} GPUs within 24 hours, "
             f"where {most} may be"
         )
     last = min((each.ago_seconds for each in deeds), default=limits.pause_seconds)
     if last < limits.pause_seconds:
-        return Verdict.RATE, f"the last action was {_told(last)} ago"
+        return ActionVerdict.RATE, f"the last action was {_told(last)} ago"
     return None
 
 
@@ -292,16 +295,16 @@ def _of_approval(advice: Advice, terms: ActionTerms, scene: Scene) -> _Answer:
         return None
     claimed = scene.claimed.get(advice.id)
     if (barred := scene.barred.get(advice.id)) is not None:
-        return Verdict.NOT_APPROVED, f"{barred}; approve with `rightsizer claim {advice.id}`"
+        return ActionVerdict.NOT_APPROVED, f"{barred}; approve with `rightsizer claim {advice.id}`"
     if advice.state is not AdviceState.CLAIMED or claimed is None:
-        return Verdict.NOT_APPROVED, f"it waits for `rightsizer claim {advice.id}`"
+        return ActionVerdict.NOT_APPROVED, f"it waits for `rightsizer claim {advice.id}`"
     proposed = scene.proposed.get((terms.name, advice.id, advice.opened))
     if proposed is None or claimed < proposed:
         # Whoever claimed it knew nothing of an action, and meant to act by hand.
         why = (
             f"it was claimed before this was proposed; approve with `rightsizer claim {advice.id}`"
         )
-        return Verdict.NOT_APPROVED, why
+        return ActionVerdict.NOT_APPROVED, why
     return None
 
 

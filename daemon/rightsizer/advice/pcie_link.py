@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rightsizer.advice.standing import Standing, board_uuid, standing_of
+from rightsizer.advice.standing import BoardStanding, board_uuid, standing_of
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import Case
 from rightsizer.domain.pcie import link_bytes_per_second
@@ -117,7 +117,7 @@ def link_state(case: Case, device: Device) -> LinkState | None:
     return LinkState(int(now[0]), int(now[1]), *most, placement)
 
 
-def _most(standing: Standing) -> tuple[int, int] | None:
+def _most(standing: BoardStanding) -> tuple[int, int] | None:
     generation = standing.stated("pcie_generation_maximum")
     width = standing.stated("pcie_width_maximum")
     return None if generation is None or width is None else (int(generation), int(width))

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.advice.standing import Standing
+from rightsizer.advice.standing import BoardStanding
 from rightsizer.domain.settings import setting
 from rightsizer.domain.state import Cause
 from rightsizer.domain.units import seconds
@@ -56,7 +56,7 @@ class PowerSaving:
 
 
 def power_saving(
-    window: Window, standing: Standing, settings: PowerSavingSettings
+    window: Window, standing: BoardStanding, settings: PowerSavingSettings
 ) -> PowerSaving | None:
     """What the proposed limit saves; `None` where it is no lower, or the draw is not known.
 

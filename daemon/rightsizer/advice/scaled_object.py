@@ -1,6 +1,7 @@
 """A schedule as what an operator applies: a KEDA ScaledObject, or a table for other owners."""
 
 import math
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
@@ -8,7 +9,7 @@ from rightsizer.advice.autoscale_schedule import Schedule
 from rightsizer.domain.finding import Instruction
 from rightsizer.domain.workload import Workload, WorkloadKind
 
-__all__ = ["schedule_instructions", "spans_of"]
+__all__ = ["scaled_object", "schedule_instructions", "spans_of"]
 
 _DAY_HOURS: Final = 24
 _HOUR_MINUTES: Final = 60
@@ -36,7 +37,7 @@ def spans_of(schedule: Schedule) -> tuple[tuple[int, int, int], ...]:
 def schedule_instructions(workload: Workload, schedule: Schedule) -> tuple[Instruction, ...]:
     """How to scale by the hour; in words where no scheduler of the owner's is known."""
     if workload.kind is WorkloadKind.KUBERNETES:
-        text = _scaled_object(workload, schedule)
+        text = _by_the_hour(workload, schedule)
         return (Instruction("Scale by the hour with KEDA", text, "yaml"),)
     lines = [
         f"{_clock(start, schedule)}-{_clock(end, schedule)} UTC: {replicas}"
@@ -46,13 +47,17 @@ def schedule_instructions(workload: Workload, schedule: Schedule) -> tuple[Instr
     return (Instruction("Scale by the hour", text, "text"),)
 
 
-def _scaled_object(workload: Workload, schedule: Schedule) -> str:
-    least, most = min(schedule.replicas), max(schedule.replicas)
+def scaled_object(workload: Workload, spec: Sequence[str], notes: Sequence[str] = ()) -> str:
+    """A manifest of KEDA's that scales the Deployment of a workload's name.
+
+    Args:
+        workload: What is scaled.
+        spec: Further lines of its `spec`, as they stand there without indent.
+        notes: What comes before it, a comment a line.
+    """
     namespace = [f"  namespace: {workload.namespace}"] if workload.namespace else []
-    note = "# Nothing answers outside these hours: add a trigger on requests to wake it."
     lines = [
-        *([note] if least == 0 else []),
-        "# Counts are of the replicas on this node; hours are UTC.",
+        *(f"# {each}" for each in notes),
         "apiVersion: keda.sh/v1alpha1",
         "kind: ScaledObject",
         "metadata:",
@@ -62,22 +67,28 @@ def _scaled_object(workload: Workload, schedule: Schedule) -> str:
         "  scaleTargetRef:",
         "    kind: Deployment",
         f"    name: {workload.name}",
-        f"  minReplicaCount: {least}",
-        f"  maxReplicaCount: {most}",
-        "  triggers:",
+        *(f"  {each}" for each in spec),
     ]
+    return "\n".join(lines) + "\n"
+
+
+def _by_the_hour(workload: Workload, schedule: Schedule) -> str:
+    least, most = min(schedule.replicas), max(schedule.replicas)
+    note = "Nothing answers outside these hours: add a trigger on requests to wake it."
+    notes = ["Counts are of the replicas on this node; hours are UTC."]
+    lines = [f"minReplicaCount: {least}", f"maxReplicaCount: {most}", "triggers:"]
     lead = math.ceil(schedule.lead_seconds / _MINUTE_SECONDS)
     for start, end, replicas in spans_of(schedule):
         if replicas > least:
             lines += [
-                "    - type: cron",
-                "      metadata:",
-                "        timezone: Etc/UTC",
-                f'        start: "{_cron(start, schedule, lead)}"',
-                f'        end: "{_cron(end, schedule)}"',
-                f'        desiredReplicas: "{replicas}"',
+                "  - type: cron",
+                "    metadata:",
+                "      timezone: Etc/UTC",
+                f'      start: "{_cron(start, schedule, lead)}"',
+                f'      end: "{_cron(end, schedule)}"',
+                f'      desiredReplicas: "{replicas}"',
             ]
-    return "\n".join(lines) + "\n"
+    return scaled_object(workload, lines, [note, *notes] if least == 0 else notes)
 
 
 def _cron(hour: int, schedule: Schedule, lead_minutes: int = 0) -> str:

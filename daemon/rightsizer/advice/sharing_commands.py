@@ -36,12 +36,16 @@ def _cut(device: Device, profile: str) -> Instruction:
 
 
 def _slice_limit(profile: str) -> Instruction:
-    text = f"resources:\n  limits:\n    nvidia.com/mig-{profile.replace('+', '.')}: 1\n"
+    text = (
+        "# Of the container, in the pod's template.\n"
+        f"resources:\n  limits:\n    nvidia.com/mig-{profile.replace('+', '.')}: 1\n"
+    )
     return Instruction("Ask for the slice instead of a GPU (strategy mixed)", text, "yaml")
 
 
 def _device_plugin(action: Action) -> Instruction:
     text = (
+        "# The configuration file of the NVIDIA device plugin.\n"
         "version: v1\n"
         "sharing:\n"
         f"  {_PLUGIN_KEYS[action]}:\n"

@@ -8,11 +8,11 @@ from rightsizer.domain.reading import Reading
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.xid import XidLog
 
-__all__ = ["Standing", "board_uuid", "standing_of", "standings"]
+__all__ = ["BoardStanding", "board_uuid", "standing_of", "standings"]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BoardStanding:
     """A whole GPU; a MIG instance stands as its parent does."""
 
     device: Device
@@ -51,16 +51,16 @@ def board_uuid(device: Device) -> str:
     return device.uuid if device.mig is None else device.mig.parent_uuid
 
 
-def standing_of(case: Case, device: Device) -> Standing | None:
+def standing_of(case: Case, device: Device) -> BoardStanding | None:
     """How the GPU of a device stands; `None` where only a history is known, or nothing was read."""
     node, uuid = case.node, board_uuid(device)
     if node is None or uuid not in node.readings:
         return None
     board = next((each for each in node.devices if each.uuid == uuid), device)
-    return Standing(board, node.readings[uuid], node.xids.get(uuid))
+    return BoardStanding(board, node.readings[uuid], node.xids.get(uuid))
 
 
-def standings(case: Case) -> tuple[Standing, ...]:
+def standings(case: Case) -> tuple[BoardStanding, ...]:
     """Those of a case's GPUs that something was read of, each once, in the order of the case."""
     found = {board_uuid(each): standing_of(case, each) for each in case.devices}
     return tuple(each for each in found.values() if each is not None)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.standing import Standing
+from rightsizer.advice.standing import BoardStanding
 from rightsizer.domain.finding import Instruction, Severity
 from rightsizer.domain.node import Node
 from rightsizer.domain.settings import setting
@@ -69,7 +69,7 @@ class TroubleSettings:
 class Board:
     """A GPU with all that tells of its health."""
 
-    standing: Standing
+    standing: BoardStanding
     node: Node
     now: Nanoseconds
     """The end of the window, wall time."""

@@ -8,14 +8,14 @@ from typing import Final
 from rightsizer.domain.state import ACTIVE_STATES, State
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
-__all__ = ["Course", "Sighting", "advanced"]
+__all__ = ["Course", "WorkloadSighting", "advanced"]
 
 _NOTHING: Final[Mapping[State, float]] = {}
 _LEAST_POINTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class WorkloadSighting:
     """A workload at one look."""
 
     time: Nanoseconds
@@ -36,7 +36,7 @@ class Course:
     begun: Nanoseconds
     """When the oldest of its processes was first seen, or it was itself where none are known."""
     begun_state_seconds: Mapping[State, float]
-    points: tuple[Sighting, ...] = field(default=())
+    points: tuple[WorkloadSighting, ...] = field(default=())
     """Looks of late, oldest first."""
 
     @property
@@ -78,7 +78,7 @@ class Course:
         return max(_distance(_shares(*each), whole) for each in pairwise(self.points))
 
 
-def advanced(course: Course | None, seen: Sighting, span_seconds: float) -> Course:
+def advanced(course: Course | None, seen: WorkloadSighting, span_seconds: float) -> Course:
     """The course with one more look; it begins anew where no process is left of those before.
 
     Args:
@@ -98,14 +98,16 @@ def advanced(course: Course | None, seen: Sighting, span_seconds: float) -> Cour
     return replace(course, first_seen=first or course.first_seen, points=points)
 
 
-def _kept(points: tuple[Sighting, ...], span_seconds: float) -> tuple[Sighting, ...]:
+def _kept(
+    points: tuple[WorkloadSighting, ...], span_seconds: float
+) -> tuple[WorkloadSighting, ...]:
     """What lies within the span, and enough beyond to cover it and to compare."""
     since = points[-1].time - round(span_seconds * NANOSECONDS_PER_SECOND)
     inside = sum(each.time > since for each in points)
     return points[-max(inside + 1, _LEAST_POINTS) :]
 
 
-def _shares(before: Sighting, after: Sighting) -> Mapping[State, float]:
+def _shares(before: WorkloadSighting, after: WorkloadSighting) -> Mapping[State, float]:
     grown = {
         state: after.state_seconds.get(state, 0.0) - before.state_seconds.get(state, 0.0)
         for state in State

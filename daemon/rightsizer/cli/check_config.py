@@ -16,7 +16,8 @@ __all__ = ["COMMAND"]
 _DESCRIPTION = """\
 Every fault of a configuration file and of the environment over it, with its place; then of what
 they name: the web configuration and its certificates, boards, prices, a scenario, tokens and other
-files of credentials. Run it as the agent's own user. Exits with 78 where anything is wrong.
+files of credentials, the broker's file. Run it as the agent's own user. Exits with 78 where
+anything is wrong.
 """
 
 

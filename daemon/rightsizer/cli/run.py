@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from rightsizer.runtime.broker.applicant import Applicant, Patience
 from rightsizer.runtime.broker.child import CANNOT_RUN, NOT_FOUND, Child
 from rightsizer.runtime.broker.keeper import Keeper
 from rightsizer.runtime.broker.launch import bind, has_mps, launch_of
+from rightsizer.runtime.broker.leaving import Leaving, leaving_on_signals
 
 __all__ = ["COMMAND"]
 
@@ -80,14 +81,24 @@ def _run(arguments: argparse.Namespace) -> int:
     client = client_of(arguments)
     tell = _say_nothing if arguments.quiet else _say
     applicant = Applicant(client, _body(arguments), say=tell, time=time.monotonic, sleep=time.sleep)
+    patience = Patience(not arguments.no_wait, arguments.wait_at_most)
     try:
-        lease = applicant.wait(Patience(not arguments.no_wait, arguments.wait_at_most))["lease"]
+        with leaving_on_signals():
+            lease = _granted(applicant, patience, tell)
+    except Leaving as signaled:
+        signaled.leave()
+    return _held(client, applicant, lease, arguments.program)
+
+
+def _granted(applicant: Applicant, patience: Patience, tell: Callable[[str], None]) -> Any:
+    try:
+        lease = applicant.wait(patience)["lease"]
+        tell(f"lease {lease['id']}: {', '.join(lease['labels'])}")
     except BaseException:
-        # Whoever is interrupted leaves no ticket behind.
+        # Whoever is interrupted leaves no ticket behind, nor a lease that he was not told of.
         applicant.give_back()
         raise
-    tell(f"lease {lease['id']}: {', '.join(lease['labels'])}")
-    return _held(client, applicant, lease, arguments.program)
+    return lease
 
 
 def _held(client: LocalClient, applicant: Applicant, lease: Any, command: Sequence[str]) -> int:

@@ -70,6 +70,7 @@ def pack_tightly(kind: WorkloadKind | None) -> tuple[Instruction, ...]:
         )
         return (Instruction("Slurm: fill nodes one after the other (slurm.conf)", text),)
     text = (
+        "# The configuration file of kube-scheduler, named by its --config.\n"
         "apiVersion: kubescheduler.config.k8s.io/v1\n"
         "kind: KubeSchedulerConfiguration\n"
         "profiles:\n"

@@ -35,6 +35,7 @@ def sharing_fragments(
         )
         return (Instruction("Slurm: give out parts of a GPU", text),)
     text = (
+        "# The configuration file of the NVIDIA device plugin.\n"
         "version: v1\n"
         "sharing:\n"
         f"  {_PLUGIN_KEYS[action]}:\n"

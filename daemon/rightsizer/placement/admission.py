@@ -33,7 +33,7 @@ def refused_reservation(
     wish: Reservation, by: Client, state: BrokerState, settings: BrokerSettings
 ) -> str | None:
     """Why a reservation is not taken, as far as seats do not matter; `None` where it is."""
-    is_operator = settings.is_operator(by.uid, by.user)
+    is_operator = settings.is_operator(by)
     if wish.user != by.user and not is_operator:
         return f"{by.user} cannot reserve for {wish.user}; an operator can"
     if wish.starts < state.as_of:
@@ -61,7 +61,7 @@ def refused_reservation(
 
 def refused_end(owner_uid: int, by: Client | None, settings: BrokerSettings) -> str | None:
     """Why somebody may not end what a user has; `None` where he may, or nobody is asking."""
-    if by is None or by.uid == owner_uid or settings.is_operator(by.uid, by.user):
+    if by is None or by.uid == owner_uid or settings.is_operator(by):
         return None
     return f"it is not {by.user}'s; its owner or an operator can end it"
 
@@ -87,7 +87,7 @@ def _wrong_request(request: Request) -> str | None:
 
 def _wrong_priority(ticket: Ticket, settings: BrokerSettings) -> str | None:
     client, asked = ticket.client, ticket.priority
-    is_operator = settings.is_operator(client.uid, client.user)
+    is_operator = settings.is_operator(client)
     most = max(settings.highest_priority, settings.operator_priority if is_operator else 0)
     if settings.lowest_priority <= asked <= most:
         return None

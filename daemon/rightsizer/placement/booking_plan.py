@@ -8,9 +8,9 @@ from rightsizer.domain.units import Nanoseconds, format_duration, seconds
 from rightsizer.placement.broker_event import BrokerEvent, EventKind
 from rightsizer.placement.broker_state import Booking
 from rightsizer.placement.lease import Reservation, Ticket
-from rightsizer.placement.standing import Standing
+from rightsizer.placement.standing import Look, Standing
 
-__all__ = ["planned", "replanned", "too_early"]
+__all__ = ["planned", "replanned", "too_early", "weights_of"]
 
 _MINUTE, _HOUR = 60, 3600
 
@@ -36,21 +36,30 @@ def replanned(
     """Reservations that have not begun, moved to other seats where theirs will not be free.
 
     Where there are none, whoever reserved is told, once; the seats stay kept as well as may be.
+    Of those that have begun it is noted which seats are out of reach.
     """
     kept, events = list(bookings), []
     for at, booking in enumerate(bookings):
         if booking.reservation.starts <= standing.now:
+            kept[at] = replace(booking, unavailable=_unavailable(booking, standing.look))
             continue
         if _are_free_in_time(booking, standing):
             kept[at] = replace(booking, is_at_risk=False)
             continue
         uuids = planned(booking.reservation, kept, standing)
         if uuids:
-            kept[at] = replace(booking, uuids=uuids, is_at_risk=False)
+            weights = weights_of(uuids, standing.look)
+            kept[at] = replace(booking, uuids=uuids, weights=weights, is_at_risk=False)
         elif not booking.is_at_risk:
             kept[at] = replace(booking, is_at_risk=True)
             events.append(_at_risk(booking, standing.now))
     return tuple(kept), tuple(events)
+
+
+def weights_of(uuids: Sequence[str], look: Look) -> tuple[float, ...]:
+    """What part of a GPU each of some seats is."""
+    parts = {seat.uuid: seat.device.capacity_ratio for seat in look.seats}
+    return tuple(parts.get(uuid, 1.0) for uuid in uuids)
 
 
 def too_early(
@@ -78,6 +87,11 @@ def _are_free_in_time(booking: Booking, standing: Standing) -> bool:
     rest = frozenset(seat.uuid for seat in standing.look.seats if seat.uuid not in booking.uuids)
     wish = booking.reservation
     return standing.seats_at(wish.request, wish.starts, rest) is not None
+
+
+def _unavailable(booking: Booking, look: Look) -> tuple[str, ...]:
+    in_reach = {seat.uuid for seat in look.seats if seat.trouble is None and not seat.holders}
+    return tuple(uuid for uuid in booking.uuids if uuid not in in_reach)
 
 
 def _at_risk(booking: Booking, now: Nanoseconds) -> BrokerEvent:

@@ -14,7 +14,7 @@ from rightsizer.placement.admission import (
     refused_reservation,
     refused_ticket,
 )
-from rightsizer.placement.booking_plan import planned, replanned, too_early
+from rightsizer.placement.booking_plan import planned, replanned, too_early, weights_of
 from rightsizer.placement.broker_event import BrokerEvent, EventKind
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import Booking, BrokerState
@@ -225,7 +225,7 @@ class Broker:
                 "so many GPUs are not known to be free then: leases that may still run, work "
                 "without a lease or other reservations are on them; begin later or ask for fewer",
             )
-        booking = Booking(wish, uuids, by.uid)
+        booking = Booking(wish, uuids, by.uid, weights=weights_of(uuids, look))
         return Step(state.with_bookings((*state.bookings, booking)), (reserved(state, booking),))
 
     def cancel(
@@ -295,10 +295,7 @@ class Broker:
         return replace(served, events=(*seen.events, *over.events, *served.events))
 
     def _charged(self, state: BrokerState, now: Nanoseconds) -> BrokerState:
-        """The state at a later moment, everybody charged for what he held until then."""
-        now = max(now, state.as_of)
-        half_life = self._settings.fair_share_half_life_seconds
-        return replace(state, as_of=now, usage=state.usage.charged(now, state.rates(), half_life))
+        return state.charged(now, self._settings.fair_share_half_life_seconds)
 
     def _standing(self, state: BrokerState, look: Look) -> Standing:
         return Standing(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.domain.settings import setting
+from rightsizer.placement.lease import Client
 
 __all__ = ["BrokerSettings"]
 
@@ -103,6 +104,11 @@ class BrokerSettings:
         help="Users who may go before others, reserve for them, and end what is not theirs.",
         source="whom the kernel lets do so anyway",
     )
+    operator_groups: tuple[str, ...] = setting(
+        (),
+        help="Groups whose members may do what `operators` may; the group that may open the "
+        "agent's socket is none of them unless it is named.",
+    )
     backfill: bool = setting(
         True,
         help="Whether a ticket may go ahead of those before it where, by the limits known, "
@@ -185,6 +191,10 @@ class BrokerSettings:
         source="a starting point: twice the longest lease, so that all of them can end before",
     )
 
-    def is_operator(self, uid: int, user: str) -> bool:
+    def is_operator(self, client: Client) -> bool:
         """Whether somebody may go before others and end what is not his."""
-        return uid == 0 or user in self.operators
+        return (
+            client.uid == 0
+            or client.user in self.operators
+            or not set(self.operator_groups).isdisjoint(client.groups)
+        )

@@ -21,6 +21,11 @@ class Booking:
     """Of whoever reserved; operators may reserve for others."""
     is_at_risk: bool = False
     """Whether somebody was told that the seats will not be free in time."""
+    weights: tuple[float, ...] = ()
+    """What part of a GPU each seat is; empty: each is a whole one."""
+    unavailable: tuple[str, ...] = ()
+    """Seats of one that has begun which were broken, or had work without a lease, at the last
+    look: it keeps nobody away from these."""
 
     @property
     def id(self) -> str:
@@ -30,6 +35,17 @@ class Booking:
     def is_within(self, start: Nanoseconds, end: Nanoseconds | None) -> bool:
         """Whether it has to do with a stretch of time; `None`: one without an end."""
         return self.reservation.ends > start and (end is None or self.reservation.starts < end)
+
+    def kept_from_others(self, at: Nanoseconds) -> Mapping[str, float]:
+        """By the uuid of each seat that it keeps others away from at a moment, its part of a GPU.
+
+        None before it begins: until then whatever ends in time may be there.
+        """
+        if not self.reservation.starts <= at < self.reservation.ends:
+            return {}
+        weights = self.weights or (1.0,) * len(self.uuids)
+        seats = zip(self.uuids, weights, strict=True)
+        return {uuid: weight for uuid, weight in seats if uuid not in self.unavailable}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +86,43 @@ class BrokerState:
         return found
 
     def rates(self) -> Mapping[str, float]:
-        """GPUs that each user holds at present, shared ones in part."""
+        """GPUs that each user holds as of the state, shared ones in part.
+
+        By his leases, and by reservations that have begun: of these what no lease has. So no seat
+        that is reserved counts for more than itself, whoever draws on it.
+        """
         found: dict[str, float] = {}
+        lent: dict[str, float] = {}
         for record in self.leases:
             user = record.lease.client.user
             found[user] = found.get(user, 0.0) + record.rate
+            for uuid, rate in record.rates.items():
+                lent[uuid] = lent.get(uuid, 0.0) + rate
+        for booking in self.bookings:
+            user = booking.reservation.user
+            for uuid, weight in booking.kept_from_others(self.as_of).items():
+                kept = weight - lent.get(uuid, 0.0)
+                if kept > 0:
+                    found[user] = found.get(user, 0.0) + kept
         return found
+
+    def charged(self, now: Nanoseconds, half_life_seconds: float) -> "BrokerState":
+        """The state at a later moment, everybody charged for what he held until then.
+
+        Args:
+            now: Until when; one before `as_of` counts as that.
+            half_life_seconds: In which usage decays by half.
+        """
+        until, state = max(now, self.as_of), self
+        edges = {
+            edge
+            for each in self.bookings
+            for edge in (each.reservation.starts, each.reservation.ends)
+        }
+        for at in (*sorted(edge for edge in edges if self.as_of < edge < until), until):
+            usage = state.usage.charged(at, state.rates(), half_life_seconds)
+            state = replace(state, as_of=at, usage=usage)
+        return state
 
     def with_tickets(self, tickets: Iterable[Ticket]) -> "BrokerState":
         """The state with these tickets in place of its own."""

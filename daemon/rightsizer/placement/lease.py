@@ -23,6 +23,8 @@ class Client:
     pid: int
     started_ticks: int
     """Of /proc/PID/stat: with the pid, a process's identity, for pids are used again."""
+    groups: tuple[str, ...] = ()
+    """Of its user's groups those that may operate the broker, as it asked."""
 
 
 @dataclass(frozen=True, slots=True)

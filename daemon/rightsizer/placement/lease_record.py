@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.placement.broker_event import EventKind
+from rightsizer.placement.kin import Kin
 from rightsizer.placement.lease import Client, Lease
 from rightsizer.placement.request import Request
 
@@ -21,6 +22,8 @@ class Sighting:
     """Whether anything ran on the lease's seats since the last look; `None`: nobody knows."""
     memory_bytes: Mapping[str, float] = field(default_factory=dict)
     """What its processes hold, by the seat's uuid; seats without an entry were not measured."""
+    kin: Kin | None = None
+    """Who belongs to the lease; `None`: nobody looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class LeaseRecord:
     """When it was last seen to hold more than was set aside; `None`: never."""
     told: frozenset[EventKind] = frozenset()
     """What its holder knows, and is not told again as long as it holds."""
+    kin: Kin = field(default_factory=Kin)
+    """Who was last seen to belong to it; nobody before anybody looked."""
 
     @property
     def id(self) -> str:
@@ -71,14 +76,16 @@ class LeaseRecord:
     @property
     def rate(self) -> float:
         """GPUs that count as used: of shared ones the part of the memory."""
-        if not self.lease.is_shared:
-            return sum(self.weights)
-        return sum(
-            weight * (1.0 if not total else min(1.0, taken / total))
-            for weight, total, taken in zip(
-                self.weights, self.totals, self.set_aside_bytes, strict=True
-            )
-        )
+        return sum(self.rates.values())
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """`rate` by the uuid of each seat."""
+        parts = zip(self.lease.uuids, self.weights, self.totals, self.set_aside_bytes, strict=True)
+        return {
+            uuid: weight * (min(1.0, taken / total) if self.lease.is_shared and total else 1.0)
+            for uuid, weight, total, taken in parts
+        }
 
     @property
     def is_over_memory(self) -> bool:
@@ -122,6 +129,7 @@ class LeaseRecord:
             peak_bytes=tuple(max(one or 0.0, two) for one, two in zip(measured, peaks, strict=True))
             if sighting.memory_bytes
             else self.peak_bytes,
+            kin=self.kin if sighting.kin is None else sighting.kin,
         )
 
     def knows(self, kind: EventKind, *, holds: bool) -> "LeaseRecord":

@@ -19,12 +19,12 @@ from rightsizer.domain.report import (
 )
 from rightsizer.domain.units import Nanoseconds, seconds
 from rightsizer.domain.window import Provisioning
-from rightsizer.domain.workload import Holding
+from rightsizer.domain.workload import Holding, Workload
 from rightsizer.domain.xid import XidLog
 from rightsizer.publish.topology_form import topology_form
 from rightsizer.publish.window_coverage import window_coverage_ratio
 
-__all__ = ["Form", "advice_form", "device_form", "finding_form", "report_form"]
+__all__ = ["Form", "advice_form", "device_form", "finding_form", "report_form", "workload_form"]
 
 Form: TypeAlias = dict[str, Any]
 """What `json.dumps` takes as it is."""
@@ -67,6 +67,18 @@ def advice_form(advice: Advice) -> Form:
         "why": advice.why,
         "verified": _time(advice.verified),
         "realized_gpu_hours": advice.realized_gpu_hours,
+    }
+
+
+def workload_form(workload: Workload) -> Form:
+    """Who a workload is, for whoever is asked to do something about it."""
+    return {
+        "key": workload.key,
+        "kind": workload.kind,
+        "namespace": workload.namespace,
+        "name": workload.name,
+        "pod": workload.pod,
+        "container": workload.container,
     }
 
 
@@ -113,7 +125,7 @@ def report_form(report: Report) -> Form:
         "agent": _agent_form(report.agent),
         "devices": [device_form(device) for device in report.devices],
         "advice": [advice_form(advice) for advice in report.advice],
-        "workloads": [_workload_form(workload) for workload in report.workloads],
+        "workloads": [_workload_report_form(workload) for workload in report.workloads],
         "node": _node_form(report),
     }
 
@@ -124,7 +136,7 @@ def _xid_form(xids: XidLog | None) -> Form | None:
     return {str(code): count for code, count in xids.counts.items()}
 
 
-def _workload_form(report: WorkloadReport) -> Form:
+def _workload_report_form(report: WorkloadReport) -> Form:
     workload = report.workload
     return {
         "workload": workload.key,

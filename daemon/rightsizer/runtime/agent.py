@@ -25,8 +25,7 @@ from rightsizer.runtime.actions.stationing import Acting
 from rightsizer.runtime.advice_control import AdviceRoutes
 from rightsizer.runtime.broker.opening import lending_of
 from rightsizer.runtime.broker.paths import closed_routes
-from rightsizer.runtime.capture.routes import CaptureRoutes, CaptureState
-from rightsizer.runtime.capture.stationing import station_of
+from rightsizer.runtime.capture.stationing import Capturing
 from rightsizer.runtime.capture.witness import Witness
 from rightsizer.runtime.chores import Chores
 from rightsizer.runtime.control import StillHeld
@@ -56,7 +55,6 @@ from rightsizer.telemetry.source import Source
 
 if TYPE_CHECKING:
     from rightsizer.runtime.broker.lending import Lending
-    from rightsizer.runtime.capture.station import Station
 
 __all__ = ["Agent"]
 
@@ -107,7 +105,7 @@ class Agent:
             retention_seconds=settings.history.retention,
             fine_seconds=settings.history.fine_retention,
         )
-        self._station = self._station_of(controls or Controls(clock), still_held)
+        self._capturing = self._capturing_by(controls or Controls(clock), still_held)
         self._acting = Acting(settings, self.chores, self.accountant.latest, storage.actions, clock)
         self._lending = self._lending_of(settings)
         self._labels = LabelWriter(
@@ -140,9 +138,9 @@ class Agent:
             sleep=self._stopping.wait,
         )
 
-    def _station_of(self, controls: Controls, still_held: StillHeld) -> "Station | None":
+    def _capturing_by(self, controls: Controls, still_held: StillHeld) -> Capturing:
         chores = self.chores
-        return station_of(
+        return Capturing(
             self.settings.profiles,
             Witness(self.accountant.latest, lambda: chores.judgements, lambda: chores.advice),
             self._storage.captures,
@@ -161,8 +159,8 @@ class Agent:
         return self._lending.given() if self._lending else Given()
 
     def _schedule(self, settings: Settings) -> tuple[Job, ...]:
-        further = self._station.jobs if self._station else ()
-        return schedule(self.chores, self._labels, settings, (*further, *self._acting.jobs))
+        further = (*self._capturing.jobs, *self._acting.jobs)
+        return schedule(self.chores, self._labels, settings, further)
 
     def _seats_of(self, report: Report) -> tuple[Seat, ...]:
         now = self._clock.wall_time()
@@ -218,7 +216,7 @@ class Agent:
                 *local_routes,
                 *self._advice_routes.routes,
                 *ProfileRoute(self.profiles.profiles).routes,
-                *CaptureRoutes(self._captures).routes,
+                *self._capturing.routes,
                 *self._acting.routes,
                 *FlushRoute(self.chores.flush).routes,
                 *PlaceRoutes(lambda: self.settings, self._given).routes,
@@ -231,9 +229,6 @@ class Agent:
             past=PastBook(self.accountant.remembered),
         )
 
-    def _captures(self) -> CaptureState:
-        return self._station.state() if self._station else CaptureState()
-
     def start(self) -> None:
         """Restore what is kept, listen, and start the jobs.
 
@@ -241,8 +236,7 @@ class Agent:
             RightsizerError: an address cannot be bound.
         """
         self._restore()
-        if self._station:
-            self._station.start()
+        self._capturing.start()
         self._acting.start()
         if self._lending:
             self._lending.start()
@@ -269,8 +263,7 @@ class Agent:
         self._stopping.set()
         self.reloader.stop()
         self.jobs.stop()
-        if self._station:
-            self._station.stop()
+        self._capturing.stop()
         self._acting.stop()
         self.jobs.run("flush")
         self.server.stop()
@@ -366,11 +359,11 @@ class Agent:
             counters[key] = count
         for level, count in self._log_counter.by_level().items():
             counters[series_key("rightsizer_log_messages_total", level=level)] = count
-        if self._station:
-            counters |= self._station.counters()
         if self._lending:
             counters |= self._lending.counters()
-        return counters | self._acting.counters() | self._sinks.counters()
+        for part in (self._capturing, self._acting, self._sinks):
+            counters |= part.counters()
+        return counters
 
     def _gauges(self, snapshot: Snapshot) -> dict[str, float]:
         gauges = {

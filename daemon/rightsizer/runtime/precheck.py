@@ -11,12 +11,11 @@ from typing import Final
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.domain.errors import ConfigurationError, RightsizerError
+from rightsizer.domain.units import format_duration
 from rightsizer.publish.grafana.settings import read_token
 from rightsizer.publish.web.toolkit.web_config import WebConfigReader
 from rightsizer.publish.webhook import settings as webhook
-from rightsizer.runtime.actions.webhook import token_of as action_token_of
 from rightsizer.runtime.capture.settings import CaptureKind
-from rightsizer.runtime.capture.webhook import token_of
 from rightsizer.runtime.program import program_of
 from rightsizer.runtime.settings import Settings
 from rightsizer.telemetry.live import check_collectors
@@ -42,6 +41,7 @@ def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tu
         _webhooks(settings, environ),
         _captures(settings, environ),
         _actions(settings, environ),
+        _broker(settings),
     )
     for key, look in (*_own(settings), *chain(*looks)):
         try:
@@ -83,7 +83,7 @@ def _webhooks(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]
     for index, each in enumerate(settings.webhooks):
         key = f"webhooks[{index}]"
         yield f"{key}.url_file", partial(webhook.read_address, each, environ)
-        yield f"{key}.token_file", partial(webhook.read_token, each, environ)
+        yield f"{key}.token_file", partial(webhook.read_token, each.token_file, environ)
         yield f"{key}.headers_file", partial(webhook.read_headers, each, environ)
         yield f"{key}.http.ca_file", partial(_authorities, each.http.ca_file)
 
@@ -98,8 +98,9 @@ def _captures(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]
     elif kind is CaptureKind.DYNOLOG:
         yield f"{key}.dynolog.program", lambda: program_of(capture.dynolog.program, environ)
     elif kind is CaptureKind.WEBHOOK:
-        yield f"{key}.webhook.token_file", lambda: token_of(capture.webhook, environ)
-        yield f"{key}.webhook.http.ca_file", lambda: _authorities(capture.webhook.http.ca_file)
+        hook = capture.webhook
+        yield f"{key}.webhook.token_file", lambda: webhook.read_token(hook.token_file, environ)
+        yield f"{key}.webhook.http.ca_file", lambda: _authorities(hook.http.ca_file)
 
 
 def _actions(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
@@ -109,10 +110,48 @@ def _actions(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
         if each.command:
             yield f"{key}.command", partial(program_of, each.command[0], environ)
         else:
-            yield f"{key}.webhook.token_file", partial(action_token_of, each.webhook, environ)
+            token_file = each.webhook.token_file
+            yield f"{key}.webhook.token_file", partial(webhook.read_token, token_file, environ)
             yield f"{key}.webhook.ca_file", partial(_authorities, each.webhook.ca_file)
     if settings.actions and settings.acting.audit_file:
         yield "acting.audit_file", lambda: _appended_to(Path(settings.acting.audit_file))
+
+
+def _broker(settings: Settings) -> Iterator[_Look]:
+    if settings.broker.enabled:
+        yield "broker.path", lambda: _own_file(settings)
+        yield "broker.default_limit", lambda: _allowed_limit(settings)
+        yield "path.api_socket", lambda: _reached(settings)
+
+
+def _own_file(settings: Settings) -> None:
+    """A file that the agent can write, or make, and that is nothing else's."""
+    path = settings.broker.path
+    if not path or Path(path).is_dir():
+        raise ValueError(f"'{path}' is no file; name one in a folder of the agent's user")
+    file = Path(path).resolve()
+    if settings.history.path and file == Path(settings.history.path).resolve():
+        raise ValueError(f"{path} is the history's too; give each a file of its own")
+    there = next(each for each in (file, *file.parents) if each.exists())
+    if not os.access(there, os.W_OK) or (there != file and not there.is_dir()):
+        raise ValueError(
+            f"{path} cannot be written by user {os.geteuid()}: {there} is in the way; mend the "
+            "path, or give its folder to the agent's user"
+        )
+
+
+def _allowed_limit(settings: Settings) -> None:
+    default, longest = settings.broker.default_limit_seconds, settings.broker.longest_limit_seconds
+    if default > longest:
+        raise ValueError(
+            f"{format_duration(default)} is longer than broker.longest_limit, "
+            f"{format_duration(longest)}, so that whoever says no limit is refused; lower it"
+        )
+
+
+def _reached(settings: Settings) -> None:
+    if not settings.path.api_socket:
+        raise ValueError("is empty, and the broker is asked over it alone; name a socket")
 
 
 def _sole_name(index: int, settings: Settings) -> None:

@@ -8,7 +8,7 @@ from rightsizer.advice.driver_troubles import driver_troubles
 from rightsizer.advice.link_troubles import link_troubles
 from rightsizer.advice.memory_troubles import memory_troubles
 from rightsizer.advice.rules.hardware_unhealthy import RULE
-from rightsizer.advice.standing import Standing, board_uuid
+from rightsizer.advice.standing import BoardStanding, board_uuid
 from rightsizer.advice.trouble import Board, TroubleSettings
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import Severity
@@ -111,7 +111,7 @@ def _hardware_troubles(board: DeviceReport, report: Report, view: SeatView) -> I
             each.device.uuid: each.reading for each in report.devices if each.reading is not None
         }
         node = Node(tuple(each.device for each in report.devices), readings)
-        stands = Board(Standing(board.device, reading, board.xids), node, report.wall_time)
+        stands = Board(BoardStanding(board.device, reading, board.xids), node, report.wall_time)
         found = [
             *driver_troubles(stands, view.trouble),
             *memory_troubles(stands, view.trouble),

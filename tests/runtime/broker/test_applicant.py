@@ -10,6 +10,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from rightsizer.edge.local import LocalClient
 from rightsizer.runtime.broker.applicant import Applicant, Patience
 
@@ -73,3 +75,29 @@ def test_an_agent_that_lost_a_ticket_and_is_busy_is_asked_again(tmp_path: Path) 
         assert applicant.wait(Patience())["is_granted"]
     assert asked == ["POST", "GET", "POST", "GET", "POST", "GET", "POST", "GET"]
     assert said == ["waits as 1 of 1: no room"]
+
+
+class EnoughError(Exception):
+    """What ends a wait that would go on for ever."""
+
+
+def test_an_agent_that_is_away_for_days_is_asked_every_few_seconds(tmp_path: Path) -> None:
+    """What it lends when it is back lies idle until then; asking in vain costs nothing."""
+    path, slept = tmp_path / "api.sock", list[float]()
+
+    def sleep(seconds: float) -> None:
+        path.unlink(missing_ok=True)
+        slept.append(seconds)
+        if len(slept) == 3000:
+            raise EnoughError
+
+    said: list[str] = []
+    with agent(path, [ok(WAITS)]):
+        applicant = Applicant(
+            LocalClient(path), {}, say=said.append, time=lambda: sum(slept), sleep=sleep
+        )
+        with pytest.raises(EnoughError):
+            applicant.wait(Patience())
+    assert max(slept) <= 4.0
+    assert sum(slept) > 3600.0
+    assert len(said) == 2

@@ -1,7 +1,9 @@
 """What the local socket takes about leases: from whom, in what form, how much."""
 
+import grp
 import json
 import os
+import pwd
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -30,7 +32,7 @@ from rightsizer.runtime.broker.identity import client_of, why_not_served
 from rightsizer.runtime.broker.paths import closed_routes
 from rightsizer.runtime.broker.process_table import ProcessTable
 from rightsizer.runtime.broker.routes import BrokerRoutes, Office
-from rightsizer.runtime.broker.settings import BrokerSection, DeskSettings
+from rightsizer.runtime.broker.settings import BrokerSection
 
 ME: Final = Peer(os.getpid(), os.getuid(), os.getgid())
 NOBODY: Final = 65534
@@ -148,12 +150,61 @@ def test_whoever_may_not_ask_any_more_can_still_give_back(lent: LentDesk, strang
 def test_operators_say_who_may_ask() -> None:
     """By users and groups; with none, whoever can open the socket."""
     ada = Client(1000, "ada", 1, 1)
-    assert why_not_served(ada, DeskSettings()) is None
-    assert why_not_served(ada, DeskSettings(users=("ada",))) is None
-    by_group = DeskSettings(groups=("research",))
+    assert why_not_served(ada, BrokerSection()) is None
+    assert why_not_served(ada, BrokerSection(users=("ada",))) is None
+    by_group = BrokerSection(groups=("research",))
     assert why_not_served(ada, by_group, lambda _: frozenset({"research"})) is None
     assert "broker.users" in str(why_not_served(ada, by_group, lambda _: frozenset()))
-    assert why_not_served(Client(0, "root", 1, 1), DeskSettings(users=("ada",))) is None
+    assert why_not_served(Client(0, "root", 1, 1), BrokerSection(users=("ada",))) is None
+    operators = BrokerSection(users=("bo",), operator_groups=("wheel",))
+    assert why_not_served(replace(ada, groups=("wheel",)), operators) is None
+    assert why_not_served(ada, operators) is not None
+
+
+def test_operators_are_known_by_their_groups(stranger: Peer, tmp_path: Path) -> None:
+    """As the name service has them, and only by those that the settings name.
+
+    They end what is not theirs, reserve for others, and go before them; nobody else does.
+    """
+    (group,) = {grp.getgrgid(pwd.getpwuid(NOBODY).pw_gid).gr_name}
+    with capture_logs():
+        lent = LentDesk(
+            World(hgx()), tmp_path / "broker.db", BrokerSection(operator_groups=("x", group))
+        )
+        lent.asked({"id": "ofrootofroot"}, ME)
+        lent.asked({"id": "alsoofroot", "gpus": 8}, ME)
+        lent.desk.turn()
+        path = "/api/v1/leases/ofrootofroot"
+        assert lent.ask("GET", path, peer=stranger).status == HTTPStatus.OK
+        reserve = {"for": "1h", "in": "2d", "user": "root", "id": "resresres"}
+        made = lent.ask("POST", "/api/v1/reservations", reserve, stranger)
+        assert made.status == HTTPStatus.OK, made.body
+        lent.asked({"priority": 5, "id": "beforeothers"}, stranger)
+        for target in (path, "/api/v1/leases/alsoofroot", "/api/v1/reservations/resresres"):
+            assert lent.ask("DELETE", target, peer=stranger).status == HTTPStatus.OK
+        lent.desk.close()
+
+
+def test_only_groups_that_matter_are_looked_up() -> None:
+    """A directory service is asked for nothing while no group operates the broker."""
+    asked: list[str] = []
+
+    def groups_of(user: str) -> frozenset[str]:
+        asked.append(user)
+        return frozenset({"wheel", "research"})
+
+    table = ProcessTable(Path("/proc"))
+    assert client_of(ME, table, (), groups_of).groups == ()
+    assert not asked
+    assert client_of(ME, table, ("wheel", "staff"), groups_of).groups == ("wheel",)
+
+
+def test_groups_that_are_not_named_operate_nothing(lent: LentDesk, stranger: Peer) -> None:
+    """Not even the one that may open the socket: by default root operates the broker alone."""
+    assert BrokerSection().operator_groups == ()
+    lent.asked({"id": "ofrootofroot"}, ME)
+    refusal = lent.ask("DELETE", "/api/v1/leases/ofrootofroot", peer=stranger)
+    assert b"its owner or an operator can end it" in refusal.body
 
 
 def test_a_full_queue_is_said_to_be(lent: LentDesk) -> None:

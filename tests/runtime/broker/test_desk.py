@@ -2,10 +2,12 @@
 
 import json
 import resource
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from lending_desk import LentDesk
 from readings import DAY, HOUR, SECOND
 from rightsizer.domain.errors import RightsizerError
 from rightsizer.placement.broker_event import BrokerEvent, EventKind
+from rightsizer.placement.kin import Kin
 from rightsizer.placement.lease import Reservation
 from rightsizer.placement.request import Request
+from rightsizer.runtime.broker.form import record_from
 from rightsizer.runtime.broker.lease_form import answer_form
 from rightsizer.runtime.broker.notice import notice_of
 
@@ -83,6 +87,36 @@ def test_what_was_saved_is_gone_on_with(lent: LentDesk, tmp_path: Path) -> None:
         ["b"],
     )
     after.desk.close()
+
+
+def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
+    lent: LentDesk, tmp_path: Path
+) -> None:
+    """At once after a quiet time, within five seconds otherwise; without a change once a minute."""
+    lent.kin = Kin(((7, 100),))
+    lent.desk.ask(ticket("a"))
+    lent.desk.turn()
+    disk = sqlite3.connect(tmp_path / "broker.db")
+
+    def written(seconds: int, kin: Callable[[int], Kin]) -> int:
+        """In how many of so many looks, one a second."""
+        versions = [disk.execute("PRAGMA data_version").fetchone()]
+        for second in range(seconds):
+            lent.clock.now += SECOND
+            lent.kin = kin(second)
+            lent.desk.turn()
+            versions.append(disk.execute("PRAGMA data_version").fetchone())
+        return sum(one != two for one, two in pairwise(versions))
+
+    written(6, lambda _: Kin(((7, 100),)))
+    assert written(50, lambda _: Kin(((7, 100),))) == 0
+    assert written(1, lambda _: Kin(((7, 100), (8, 200)))) == 1
+    assert written(60, lambda second: Kin(((7, 100), (second, 300)))) == 12
+    last = Kin(((7, 100),), (7,))
+    assert written(5, lambda _: last) == 1
+    (form,) = disk.execute("SELECT form FROM item WHERE kind = 'lease'").fetchone()
+    disk.close()
+    assert record_from(json.loads(form)).kin == last
 
 
 def test_a_stepping_wall_clock_changes_nothing(lent: LentDesk) -> None:

@@ -11,6 +11,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.observation import Question, minimum_known, observe, on_ratio
 from rightsizer.advice.remedy import class_of, kind_of
 from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.scaled_object import scaled_object
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
 from rightsizer.domain.finding import (
     Action,
@@ -143,27 +144,22 @@ def _instructions(case: Case, action: Action) -> tuple[Instruction, ...]:
         text = "another replica behind the same balancer, or one of the options below"
         return (Instruction("Give it more compute", text),)
     where = f'{{namespace="{workload.namespace}"}}' if workload.namespace else ""
-    namespace = f", namespace: {workload.namespace}" if workload.namespace else ""
-    return (
-        Instruction(
-            "Scale by the requests that wait",
-            (
-                "apiVersion: keda.sh/v1alpha1\n"
-                "kind: ScaledObject\n"
-                f"metadata: {{name: {workload.name}{namespace}}}\n"
-                "spec:\n"
-                f"  scaleTargetRef: {{name: {workload.name}}}\n"
-                "  triggers:\n"
-                "    - type: prometheus\n"
-                "      metadata:\n"
-                "        serverAddress: http://prometheus:9090\n"
-                f"        query: sum(vllm:num_requests_waiting{where})\n"
-                '        threshold: "4"\n'
-                '        ignoreNullValues: "false"'
-            ),
-            "yaml",
+    text = scaled_object(
+        workload,
+        (
+            # KEDA's own least is 0, to which it would go as soon as nobody waits.
+            "minReplicaCount: 1",
+            "triggers:",
+            "  - type: prometheus",
+            "    metadata:",
+            "      serverAddress: http://prometheus:9090",
+            f"      query: sum(vllm:num_requests_waiting{where})",
+            '      threshold: "4"',
+            '      ignoreNullValues: "false"',
         ),
+        ("Put the address of your Prometheus into serverAddress.",),
     )
+    return (Instruction("Scale by the requests that wait", text, "yaml"),)
 
 
 RULE: Final = Rule(NAME, ComputeSaturatedSettings(), judge, conduct)

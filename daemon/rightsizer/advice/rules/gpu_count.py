@@ -304,9 +304,12 @@ def _ask_for(workload: Workload | None, count: int) -> tuple[Instruction, ...]:
         text = f"Give it {count} GPUs, by CUDA_VISIBLE_DEVICES or --gpus."
         return (Instruction("Give it fewer GPUs", text, "text"),)
     if workload.workload_class is WorkloadClass.SERVING:
-        text = f"spec:\n  replicas: {count}  # of those on this node\n"
+        text = f"# Of the Deployment.\nspec:\n  replicas: {count}  # of those on this node\n"
         return (Instruction("Run fewer replicas", text, "yaml"),)
-    text = f"resources:\n  limits:\n    nvidia.com/gpu: {count}\n"
+    text = (
+        "# Of the container, in the pod's template.\n"
+        f"resources:\n  limits:\n    nvidia.com/gpu: {count}\n"
+    )
     return (Instruction("Ask for fewer GPUs", text, "yaml"),)
 
 

@@ -15,7 +15,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.memory_troubles import memory_troubles
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.standing import Standing, board_uuid, standing_of
+from rightsizer.advice.standing import BoardStanding, board_uuid, standing_of
 from rightsizer.advice.trouble import Board, Trouble, TroubleSettings, instruction_for
 from rightsizer.advice.verdict import (
     Complaint,
@@ -102,7 +102,7 @@ def _board(case: Case, device: Device) -> Board | None:
         return None
     standing = standing_of(case, device)
     if standing is None and uuid in node.xids:
-        standing = Standing(device, Reading(uuid, 0, {}), node.xids[uuid])
+        standing = BoardStanding(device, Reading(uuid, 0, {}), node.xids[uuid])
     now = max(window.end for window in case.windows)
     return None if standing is None else Board(standing, node, now)
 

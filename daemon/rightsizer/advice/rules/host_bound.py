@@ -89,7 +89,10 @@ def _quota(case: Case, device: Device) -> tuple[Instruction, ...]:
     title = f"Give it the CPUs that are near its GPU: {cpu_list(cpus_near(case, device))}"
     if kind is WorkloadKind.KUBERNETES:
         number = str(count * len(case.devices))
-        text = f'resources:\n  requests: {{cpu: "{number}"}}\n  limits: {{cpu: "{number}"}}'
+        text = (
+            "# Of the container, in the pod's template.\n"
+            f'resources:\n  requests: {{cpu: "{number}"}}\n  limits: {{cpu: "{number}"}}'
+        )
         return (Instruction(title, text, "yaml"),)
     if kind is WorkloadKind.SLURM:
         return (Instruction(title, f"#SBATCH --cpus-per-gpu={count}", "sh"),)

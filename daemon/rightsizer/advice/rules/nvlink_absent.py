@@ -230,8 +230,8 @@ def _instructions(case: Case, better: BetterGpus) -> tuple[Instruction, ...]:
         found.append(
             Instruction(
                 "Kubernetes: let the device plugin choose neighbors (the kubelet's configuration)",
-                "# The plugin prefers sets joined by NVLink once the kubelet asks it; delete the\n"
-                "# pod while the better GPUs are free.\n"
+                "# Of the kubelet's configuration: the plugin prefers sets joined by NVLink once\n"
+                "# the kubelet asks it. Delete the pod while the better GPUs are free.\n"
                 "topologyManagerPolicy: best-effort",
                 "yaml",
             )

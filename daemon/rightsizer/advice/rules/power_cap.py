@@ -13,7 +13,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
 from rightsizer.advice.power_saving import PowerSaving, PowerSavingSettings, power_saving
 from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.standing import Standing, standing_of
+from rightsizer.advice.standing import BoardStanding, standing_of
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import (
@@ -82,7 +82,7 @@ class _Cap:
     """A GPU with the limit that would do."""
 
     device: Device
-    standing: Standing
+    standing: BoardStanding
     saving: PowerSaving
 
 
@@ -122,7 +122,7 @@ def _why_not(case: Case) -> str | None:
     return None
 
 
-def _knows_limits(standing: Standing) -> bool:
+def _knows_limits(standing: BoardStanding) -> bool:
     return None not in (
         standing.limit_watts,
         standing.default_limit_watts,
@@ -131,7 +131,7 @@ def _knows_limits(standing: Standing) -> bool:
     )
 
 
-def _is_fixed(standing: Standing) -> bool:
+def _is_fixed(standing: BoardStanding) -> bool:
     return standing.stated("power_limit_minimum_watts") == standing.stated(
         "power_limit_maximum_watts"
     )

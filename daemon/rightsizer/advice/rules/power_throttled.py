@@ -12,7 +12,7 @@ from rightsizer.advice.clock_need import clock_free_ratio
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.standing import Standing, standing_of
+from rightsizer.advice.standing import BoardStanding, standing_of
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import (
@@ -88,7 +88,7 @@ class _Capped:
     """A GPU whose limit is below the one that it came with."""
 
     device: Device
-    standing: Standing
+    standing: BoardStanding
     limit_watts: float
     default_watts: float
 
@@ -134,7 +134,7 @@ def conduct(_: Workload | None, settings: PowerThrottledSettings) -> Conduct:
     return settings.conduct
 
 
-def _known(case: Case, devices: Sequence[Device]) -> list[tuple[Device, Standing]]:
+def _known(case: Case, devices: Sequence[Device]) -> list[tuple[Device, BoardStanding]]:
     """Those whose limits are known, with how their boards stand."""
     standings = [(device, standing_of(case, device)) for device in devices]
     return [(device, found) for device, found in standings if found and _knows_limits(found)]
@@ -148,15 +148,15 @@ def _hardly_works_below_its_limit(case: Case, settings: PowerThrottledSettings) 
     )
 
 
-def _knows_limits(standing: Standing) -> bool:
+def _knows_limits(standing: BoardStanding) -> bool:
     return standing.limit_watts is not None and standing.default_limit_watts is not None
 
 
-def _limits(standing: Standing) -> tuple[float, float]:
+def _limits(standing: BoardStanding) -> tuple[float, float]:
     return standing.limit_watts or 0.0, standing.default_limit_watts or 0.0
 
 
-def _is_capped(standing: Standing, settings: PowerThrottledSettings) -> bool:
+def _is_capped(standing: BoardStanding, settings: PowerThrottledSettings) -> bool:
     limit, default = _limits(standing)
     return limit < default * settings.capped_ratio
 
@@ -171,7 +171,7 @@ def _is_clock_free(case: Case, devices: list[Device], settings: PowerThrottledSe
     return min(free) >= settings.clock_free_maximum_ratio
 
 
-def _at_own_limit(case: Case, seen: Observation, standings: list[Standing]) -> Finding:
+def _at_own_limit(case: Case, seen: Observation, standings: list[BoardStanding]) -> Finding:
     """A fact and no fault: the board does all that it may."""
     watts = ", ".join(sorted({f"{standing.limit_watts:.0f} W" for standing in standings}))
     summary = (
@@ -223,7 +223,7 @@ def _lost(window: Window) -> float:
     return window.waste_seconds.get(Cause.THROTTLED, 0.0) / known if known > 0 else 0.0
 
 
-def _power(standings: list[Standing]) -> dict[str, object]:
+def _power(standings: list[BoardStanding]) -> dict[str, object]:
     found: dict[str, object] = {}
     for each in standings:
         clock = each.clock_ratio

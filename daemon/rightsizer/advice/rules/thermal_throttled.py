@@ -9,7 +9,7 @@ from rightsizer.advice.drain import drain_instructions
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.standing import Standing, standing_of, standings
+from rightsizer.advice.standing import BoardStanding, standing_of, standings
 from rightsizer.advice.verdict import Complaint, abstain, complain, names_of
 from rightsizer.domain.clock_event import ClockEvent
 from rightsizer.domain.finding import (
@@ -149,7 +149,7 @@ def _neighbors_celsius(case: Case, hot: set[str]) -> float | None:
 
 
 def _where(
-    found: Sequence[Standing], neighbors: float | None, settings: ThermalThrottledSettings
+    found: Sequence[BoardStanding], neighbors: float | None, settings: ThermalThrottledSettings
 ) -> str:
     if any(_brake_is_on(each) for each in found):
         return "; the power brake is on, which the server's power supply pulls, not heat"
@@ -164,22 +164,22 @@ def _where(
     return f"{now}, its neighbors {neighbors:.0f} °C: look at this GPU's own cooling"
 
 
-def _brake_is_on(standing: Standing) -> bool:
+def _brake_is_on(standing: BoardStanding) -> bool:
     return bool(_reasons(standing) & ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
 
 
-def _is_slowed_by_heat(standing: Standing) -> bool:
+def _is_slowed_by_heat(standing: BoardStanding) -> bool:
     """Now; a temperature of another moment says nothing of where the heat comes from."""
     return bool(
         _reasons(standing) & (ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN)
     )
 
 
-def _reasons(standing: Standing) -> int:
+def _reasons(standing: BoardStanding) -> int:
     return int(standing.get(Signal.CLOCK_EVENT_REASONS) or 0)
 
 
-def _temperatures(standing: Standing) -> dict[str, object]:
+def _temperatures(standing: BoardStanding) -> dict[str, object]:
     clock = standing.clock_ratio
     facts: dict[str, float | None] = {
         "gpu_celsius": standing.get(Signal.TEMPERATURE_CELSIUS),
@@ -193,7 +193,7 @@ def _temperatures(standing: Standing) -> dict[str, object]:
 
 
 def _instructions(
-    case: Case, seen: Observation, found: Sequence[Standing]
+    case: Case, seen: Observation, found: Sequence[BoardStanding]
 ) -> tuple[Instruction, ...]:
     uuids = dict.fromkeys(each.device.uuid for each in found) or dict.fromkeys(
         device.uuid for device in seen.devices

@@ -182,7 +182,10 @@ def _instructions(case: Case, gpus: int, then: tuple[str, ...]) -> tuple[Instruc
         text = f"#SBATCH --nodes={len(then)}\n#SBATCH --gpus={gpus}\n"
         return (Instruction("Ask for fewer nodes", text, "sh"), *pack_tightly(kind))
     each = -(-gpus // len(then))
-    text = f"# Fewer pods with more GPUs each.\nresources:\n  limits:\n    nvidia.com/gpu: {each}\n"
+    text = (
+        "# Of the container, in the pod's template; fewer pods with more GPUs each.\n"
+        f"resources:\n  limits:\n    nvidia.com/gpu: {each}\n"
+    )
     return (Instruction("Ask for more GPUs a pod", text, "yaml"), *pack_tightly(kind))
 
 

@@ -211,6 +211,7 @@ def _instructions(case: Case, room: _Room, market: Market) -> tuple[Instruction,
     board = market.board(room.board)
     product = (board.usual_name if board else room.board).replace(" ", "-")
     text = (
+        "# Of the pod's template.\n"
         f"# A node of the pool {room.pool}; its label may be another one here.\n"
         "nodeSelector:\n"
         f"  nvidia.com/gpu.product: {product}\n"

@@ -7,12 +7,12 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from rightsizer.edge.http import Failure, FailureKind, HttpClient
+from rightsizer.publish.webhook.client import webhook_client
 from rightsizer.publish.webhook.settings import (
     WebhookFormat,
     WebhookSettings,
     read_address,
     read_headers,
-    read_token,
 )
 
 __all__ = ["Receiver"]
@@ -50,9 +50,6 @@ class Receiver:
             body=json.loads(body) if isinstance(body, str) else body,
             idempotent=True,
         )
-        if isinstance(result, Failure) and result.kind is FailureKind.MALFORMED:
-            # It took the message, and says `ok` in words of its own.
-            return None if result.status is not None else result
         return result if isinstance(result, Failure) else None
 
     def hang_up(self) -> None:
@@ -63,13 +60,13 @@ class Receiver:
     def _to(self, base: str) -> HttpClient:
         if self._client is None or self._client[0] != base:
             self.hang_up()
-            client = HttpClient(
+            settings = self._settings
+            client = webhook_client(
                 base,
-                self._settings.http,
-                token=lambda: read_token(self._settings),
-                headers=lambda: read_headers(self._settings),
-                has_secret_paths=True,
-                sleep=self._sleep,
+                settings.http,
+                settings.token_file,
+                self._sleep,
+                headers=lambda: read_headers(settings),
             )
             self._client = (base, client)
         return self._client[1]

@@ -138,18 +138,16 @@ def read_address(settings: WebhookSettings, environment: Mapping[str, str] = os.
         raise ValueError(f"{path}: {error}") from None
 
 
-def read_token(
-    settings: WebhookSettings, environment: Mapping[str, str] = os.environ
-) -> str | None:
-    """The bearer token as it is now; `None` where none is configured.
+def read_token(token_file: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The bearer token as it is now; `None` where no file is named.
 
     Raises:
         OSError: its file cannot be read.
         ValueError: the file does not hold a token.
     """
-    if not settings.token_file:
+    if not token_file:
         return None
-    path = _path(settings.token_file, environment)
+    path = _path(token_file, environment)
     token = path.read_text(encoding="utf-8", errors="replace").strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise ValueError(f"{path} does not hold a token; it must be one line")

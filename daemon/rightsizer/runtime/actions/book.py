@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from rightsizer.advice.action import Verdict
+from rightsizer.advice.action import ActionVerdict
 from rightsizer.domain.advice import AdviceState
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.database import Database
@@ -77,7 +77,7 @@ class ActionRecord:
     at: Nanoseconds
     """Wall time when it was begun, or was not."""
     outcome: ActionOutcome
-    verdict: Verdict
+    verdict: ActionVerdict
     actor: str
     """Who decided it: whoever claimed the advice, or the agent itself."""
     workload: str | None = None
@@ -206,7 +206,7 @@ def _understood(text: str) -> ActionRecord | None:
     try:
         form: dict[str, Any] = json.loads(text)
         form["outcome"] = ActionOutcome(form["outcome"])
-        form["verdict"] = Verdict(form["verdict"])
+        form["verdict"] = ActionVerdict(form["verdict"])
         form["devices"] = tuple(form["devices"])
         form["result"] = None if form["result"] is None else AdviceState(form["result"])
         return ActionRecord(**form)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from rightsizer.advice.action import Proposal, Scene, Verdict, is_suspended, proposals
+from rightsizer.advice.action import ActionVerdict, Proposal, Scene, is_suspended, proposals
 from rightsizer.advice.action_settings import ActionMode
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.errors import RightsizerError
@@ -18,18 +18,20 @@ from rightsizer.publish.web.message import Peer
 from rightsizer.runtime.actions.approvals import Approval, Approvals
 from rightsizer.runtime.actions.audit import AuditLog
 from rightsizer.runtime.actions.book import ActionOutcome, ActionRecord
-from rightsizer.runtime.actions.ended import Ended
 from rightsizer.runtime.actions.entry import Entry
 from rightsizer.runtime.actions.order import Order
+from rightsizer.runtime.actions.performed import Performed
 from rightsizer.runtime.actions.placeholders import arguments
 from rightsizer.runtime.actions.result import result_of
 from rightsizer.runtime.actions.settings import ActingSettings, ActionSettings
 from rightsizer.runtime.actions.witness import ActionWitness, holders
-from rightsizer.runtime.capture.process_mark import end_group, started_of
+from rightsizer.runtime.process_mark import end_group, started_of
 
 __all__ = ["ActionDesk", "Performer"]
 
-_SILENT: Final = frozenset({Verdict.DUE, Verdict.NOT_OPTED_IN, Verdict.DONE_BEFORE})
+_SILENT: Final = frozenset(
+    {ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE}
+)
 """What is written down in another way, or is nothing to write down."""
 _Key = tuple[str, str, Nanoseconds]
 """An action, an advice's id, and when that was opened."""
@@ -43,7 +45,7 @@ class Performer(Protocol):
         """Whether something is under way."""
 
     def start(
-        self, order: Order, note: Callable[[int], None], done: Callable[[Ended], None]
+        self, order: Order, note: Callable[[int], None], done: Callable[[Performed], None]
     ) -> None:
         """Begin; `done` is told how it ended, once, from the thread that did it."""
 
@@ -133,7 +135,7 @@ class ActionDesk:
         )
         self._tell_withdrawals(found, scene, records)
         self._tell(found, records)
-        due = next((each for each in found if each.verdict is Verdict.DUE), None)
+        due = next((each for each in found if each.verdict is ActionVerdict.DUE), None)
         if due is not None and not self._performer.is_busy:
             self._do(due, here, standing)
 
@@ -143,7 +145,8 @@ class ActionDesk:
         """The entries, each that was put up with who has approved it since."""
         found = []
         for each in records:
-            approval, is_put_up = standing.get(each.advice), each.verdict is Verdict.NOT_APPROVED
+            approval = standing.get(each.advice)
+            is_put_up = each.verdict is ActionVerdict.NOT_APPROVED
             if is_put_up and approval is not None and not approval.why_not:
                 kept = replace(each, approved=approval.claimed, approver=approval.actor)
                 if kept != each:
@@ -182,20 +185,20 @@ class ActionDesk:
         is_approved = settings.mode is ActionMode.APPROVE
         actor = standing[advice.id].actor if is_approved else f"action:{settings.name}"
         # On disk before it is done: an agent that is killed meanwhile does not do it again.
-        entry = Entry(settings, advice, ActionOutcome.STARTED, Verdict.DUE, actor)
+        entry = Entry(settings, advice, ActionOutcome.STARTED, ActionVerdict.DUE, actor)
         noted = [self._audit.intend(entry)]
 
         def note(pid: int) -> None:
             noted[0] = replace(noted[0], process=pid, process_started=started_of(pid))
             self._audit.note_process(noted[0])
 
-        def done(ended: Ended) -> None:
+        def done(ended: Performed) -> None:
             self._done(noted[0], ended, settings)
 
         workload = here.get(advice.finding.workload or "")
         self._performer.start(Order(noted[0].id, settings, advice, workload, actor), note, done)
 
-    def _done(self, record: ActionRecord, ended: Ended, settings: ActionSettings) -> None:
+    def _done(self, record: ActionRecord, ended: Performed, settings: ActionSettings) -> None:
         """Write down how it ended; from the thread that did it."""
         self._audit.ended(
             replace(
@@ -220,7 +223,7 @@ class ActionDesk:
         for each in found:
             if each.verdict in _SILENT or (_key_of(each), each.verdict) in told:
                 continue
-            is_dry = each.verdict is Verdict.DRY_RUN
+            is_dry = each.verdict is ActionVerdict.DRY_RUN
             self._refuse(each, ActionOutcome.DRY_RUN if is_dry else ActionOutcome.REFUSED)
 
     def _tell_withdrawals(
@@ -256,11 +259,7 @@ class ActionDesk:
 def _buried(record: ActionRecord) -> ActionRecord:
     """What an agent that was killed has left; its program is ended where it still runs."""
     why = "the agent ended before it knew what came of it; it is not repeated"
-    if (
-        record.process is not None
-        and record.process_started is not None
-        and end_group(record.process, record.process_started)
-    ):
+    if end_group(record.process, record.process_started):
         why += "; its program still ran, and was ended"
     return replace(record, outcome=ActionOutcome.UNKNOWN, why=why)
 
@@ -297,6 +296,6 @@ def _proposed(records: Sequence[ActionRecord]) -> dict[_Key, Nanoseconds]:
     """When each action was first put up for approval."""
     found: dict[_Key, Nanoseconds] = {}
     for each in records:
-        if each.verdict is Verdict.NOT_APPROVED:
+        if each.verdict is ActionVerdict.NOT_APPROVED:
             found.setdefault(_key(each), each.at)
     return found

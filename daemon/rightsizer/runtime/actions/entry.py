@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rightsizer.advice.action import Verdict
+from rightsizer.advice.action import ActionVerdict
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.runtime.actions.book import ActionOutcome, ActionRecord
@@ -18,7 +18,7 @@ class Entry:
     settings: ActionSettings
     advice: Advice
     outcome: ActionOutcome
-    verdict: Verdict
+    verdict: ActionVerdict
     actor: str
     why: str = ""
 

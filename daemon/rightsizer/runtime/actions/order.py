@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.units import seconds
 from rightsizer.domain.workload import Workload
-from rightsizer.publish.json_form import Form, advice_form
+from rightsizer.publish.json_form import Form, advice_form, workload_form
 from rightsizer.runtime.actions.settings import ActionSettings
 
 __all__ = ["ORDER_VERSION", "Order"]
@@ -46,7 +46,6 @@ class Order:
         Args:
             node: What the machine is called.
         """
-        workload = self.workload
         return {
             "version": ORDER_VERSION,
             "delivery": self.id,
@@ -54,15 +53,6 @@ class Order:
             "actor": self.actor,
             "node": node,
             "time": seconds(self.advice.updated),
-            "workload": None
-            if workload is None
-            else {
-                "key": workload.key,
-                "kind": workload.kind,
-                "namespace": workload.namespace,
-                "name": workload.name,
-                "pod": workload.pod,
-                "container": workload.container,
-            },
+            "workload": None if self.workload is None else workload_form(self.workload),
             "advice": advice_form(self.advice),
         }

@@ -8,8 +8,8 @@ from typing import Final
 import structlog
 
 from rightsizer.runtime.actions.book import ActionOutcome
-from rightsizer.runtime.actions.ended import Ended
 from rightsizer.runtime.actions.order import Order
+from rightsizer.runtime.actions.performed import Performed
 from rightsizer.runtime.actions.placeholders import arguments
 from rightsizer.runtime.program import Ending, Limits, Run, run_program
 
@@ -39,7 +39,7 @@ class ThreadPerformer:
         return self._thread is not None and self._thread.is_alive()
 
     def start(
-        self, order: Order, note: Callable[[int], None], done: Callable[[Ended], None]
+        self, order: Order, note: Callable[[int], None], done: Callable[[Performed], None]
     ) -> None:
         """Begin; the thread ends by itself, within the order's bounds.
 
@@ -60,9 +60,9 @@ class ThreadPerformer:
             self._thread.join(_STOP_SECONDS)
 
     def _carry_out(
-        self, order: Order, note: Callable[[int], None], done: Callable[[Ended], None]
+        self, order: Order, note: Callable[[int], None], done: Callable[[Performed], None]
     ) -> None:
-        ended = Ended(ActionOutcome.UNKNOWN, "the log says why")
+        ended = Performed(ActionOutcome.UNKNOWN, "the log says why")
         try:
             ended = self._do(order, note)
         except Exception:  # noqa: BLE001 - its end is told, whatever it is.
@@ -70,7 +70,7 @@ class ThreadPerformer:
         finally:
             done(ended)
 
-    def _do(self, order: Order, note: Callable[[int], None]) -> Ended:
+    def _do(self, order: Order, note: Callable[[int], None]) -> Performed:
         if not order.settings.command:
             # Most agents never make a request.
             from rightsizer.runtime.actions.webhook import post  # noqa: PLC0415 - as said above.
@@ -78,9 +78,9 @@ class ThreadPerformer:
             return post(order, self._stop.wait)
         words = arguments(order.settings.command, order.placeholders)
         limits = Limits(order.settings.timeout, self._stop, lambda: None)
-        return _ended(run_program(words, Path("/"), limits, note=note))
+        return _performed(run_program(words, Path("/"), limits, note=note))
 
 
-def _ended(run: Run) -> Ended:
+def _performed(run: Run) -> Performed:
     usual = ActionOutcome.DONE if run.status == 0 else ActionOutcome.FAILED
-    return Ended(_OUTCOMES.get(run.ending, usual), run.detail, run.status, run.said)
+    return Performed(_OUTCOMES.get(run.ending, usual), run.detail, run.status, run.said)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from rightsizer.runtime.placeholders import filled, names_in
+
 __all__ = ["PLACEHOLDERS", "arguments", "placeholder_in_script"]
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
@@ -21,7 +23,6 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
 }
 """Each with what it stands for."""
 
-_WORD: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _TAME: Final = re.compile(r"[A-Za-z0-9._:/@,+-]+")
 """What means nothing to a shell, should a program hand its words on to one."""
 _SHELLS: Final = frozenset(
@@ -50,17 +51,16 @@ def placeholder_in_script(words: Sequence[str]) -> str | None:
     option = next((at for at, word in enumerate(behind) if _RUNS_TEXT.fullmatch(word)), len(behind))
     # Further options may stand between -c and its text.
     text = next((word for word in behind[option + 1 :] if word[:1] not in ("-", "+")), "")
-    found = _WORD.search(text)
-    return None if found is None else found[1]
+    return next(iter(names_in(text)), None)
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:
-    for name in _WORD.findall(word):
+    for name in names_in(word):
         _check(name, values[name])
-    filled = _WORD.sub(lambda found: values[found[1]], word)
-    if filled.startswith("-") and not word.startswith("-"):
+    (found,) = filled((word,), values)
+    if found.startswith("-") and not word.startswith("-"):
         raise ValueError(f"'{word}' would be an option: what it stands for begins with -")
-    return filled
+    return found
 
 
 def _check(name: str, value: str) -> None:

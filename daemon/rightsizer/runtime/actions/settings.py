@@ -1,13 +1,12 @@
 """What is done on advice, and within which bounds; nothing unless an operator names it."""
 
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from rightsizer.advice.action_settings import ActingLimits, ActionTerms
 from rightsizer.domain.settings import setting
 from rightsizer.edge.http import checked_url
 from rightsizer.runtime.actions.placeholders import PLACEHOLDERS, placeholder_in_script
-from rightsizer.runtime.capture.placeholders import unknown_placeholders
+from rightsizer.runtime.placeholders import unknown_placeholders
 from rightsizer.runtime.policy import Match
 
 __all__ = ["ActingSettings", "ActionSettings", "ActionWebhookSettings"]
@@ -31,8 +30,6 @@ class ActionWebhookSettings:
         """Refuse what can never be posted to."""
         if self.url:
             checked_url(self.url)
-            if not urlsplit(self.url).netloc:
-                raise ValueError("url: it names no host")
 
 
 @dataclass(frozen=True, slots=True)

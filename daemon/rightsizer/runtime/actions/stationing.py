@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rightsizer.domain.advice import Advice, AdviceState
@@ -18,6 +17,7 @@ from rightsizer.runtime.actions.witness import ActionWitness
 from rightsizer.runtime.chores import Chores
 from rightsizer.runtime.jobs import Job
 from rightsizer.runtime.settings import Settings
+from rightsizer.telemetry.host.text import words
 
 if TYPE_CHECKING:
     from rightsizer.runtime.actions.station import ActionStation
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Acting", "actions_here"]
 
 _BOOT: Final = "sys/kernel/random/boot_id"
+"""Names this run of the machine."""
 
 
 class Acting:
@@ -102,7 +103,7 @@ def _station_of(
         lambda: chores.claims,
         lambda advice_id, actor, why: chores.act(advice_id, AdviceState.CLAIMED, actor, why),
     )
-    boot = _boot_of(Path(settings.path.procfs))
+    boot = words(f"{settings.path.procfs}/{_BOOT}")
     return ActionStation(
         actions_here(settings), settings.acting, witness, book, clock=clock, boot=boot
     )
@@ -115,11 +116,3 @@ def actions_here(settings: Settings) -> tuple[ActionSettings, ...]:
         for each in settings.actions
         if fnmatchcase(settings.node.pool, each.match.pool)
     )
-
-
-def _boot_of(procfs: Path) -> str:
-    """Names this run of the machine; empty where the kernel does not tell."""
-    try:
-        return (procfs / _BOOT).read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""

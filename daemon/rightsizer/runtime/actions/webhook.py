@@ -2,24 +2,21 @@
 
 import platform
 import time
-from collections.abc import Callable, Mapping
-from os import environ as process_environment
+from collections.abc import Callable
 from typing import Final
-from urllib.parse import urlsplit
 
-from rightsizer.edge.http import Failure, FailureKind, HttpClient, HttpSettings
-from rightsizer.publish.webhook.settings import WebhookSettings, read_token
+from rightsizer.edge.http import Failure, FailureKind, HttpSettings
+from rightsizer.publish.webhook.client import post_once
 from rightsizer.runtime.actions.book import ActionOutcome
-from rightsizer.runtime.actions.ended import Ended
 from rightsizer.runtime.actions.order import Order
-from rightsizer.runtime.actions.settings import ActionWebhookSettings
+from rightsizer.runtime.actions.performed import Performed
 
-__all__ = ["post", "token_of"]
+__all__ = ["post"]
 
 _LONGEST_SECONDS: Final = 60.0
 
 
-def post(order: Order, sleep: Callable[[float], object] = time.sleep, node: str = "") -> Ended:
+def post(order: Order, sleep: Callable[[float], object] = time.sleep, node: str = "") -> Performed:
     """Post the facts; they are sent again only where nobody can have had them.
 
     Args:
@@ -28,46 +25,14 @@ def post(order: Order, sleep: Callable[[float], object] = time.sleep, node: str 
         node: What the machine is called; its host name unless told otherwise.
     """
     settings = order.settings.webhook
-    parts = urlsplit(settings.url)
-    client = HttpClient(
-        f"{parts.scheme}://{parts.netloc}",
-        HttpSettings(
-            timeout_seconds=min(order.settings.timeout, _LONGEST_SECONDS),
-            ca_file=settings.ca_file,
-        ),
-        token=lambda: token_of(settings),
-        has_secret_paths=True,
-        sleep=sleep,
+    http = HttpSettings(
+        timeout_seconds=min(order.settings.timeout, _LONGEST_SECONDS), ca_file=settings.ca_file
     )
-    try:
-        body = order.form(node or platform.node())
-        answer = client.request("POST", parts.path or "/", body=body)
-    finally:
-        client.close()
-    return (
-        _judged(answer)
-        if isinstance(answer, Failure)
-        else Ended(ActionOutcome.DONE, status=answer.status)
-    )
-
-
-def token_of(
-    settings: ActionWebhookSettings, environ: Mapping[str, str] = process_environment
-) -> str | None:
-    """The bearer token as it is now; `None` where none is configured.
-
-    Raises:
-        OSError: its file cannot be read.
-        ValueError: the file does not hold a token.
-    """
-    return read_token(WebhookSettings(url=settings.url, token_file=settings.token_file), environ)
-
-
-def _judged(answer: Failure) -> Ended:
-    if answer.kind is FailureKind.MALFORMED and answer.status is not None:
-        # It took the message, and said so in words of its own, which are no JSON.
-        return Ended(ActionOutcome.DONE, status=answer.status)
+    body = order.form(node or platform.node())
+    answer = post_once(settings.url, body, http, token_file=settings.token_file, sleep=sleep)
+    if not isinstance(answer, Failure):
+        return Performed(ActionOutcome.DONE, status=answer.status)
     # It may have had the message, and nobody knows what it made of that.
     was_lost = answer.kind in (FailureKind.INTERRUPTED, FailureKind.MALFORMED)
     outcome = ActionOutcome.UNKNOWN if was_lost else ActionOutcome.FAILED
-    return Ended(outcome, answer.message, answer.status)
+    return Performed(outcome, answer.message, answer.status)

@@ -21,7 +21,11 @@ __all__ = ["Applicant", "Patience"]
 _ID_BYTES: Final = 6
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 15.0
+_LONGEST_PAUSE_WITHOUT_AGENT_SECONDS: Final = 2.0
+"""Looking whether there is one costs nobody anything, and what it lends lies idle until then."""
 _TRIES_BEFORE_THE_FIRST_ANSWER: Final = 12
+_MOST_DOUBLINGS: Final = 12
+"""Well past the longest pause: days without an agent make a number that no float holds."""
 _SPREAD: Final = 0.25
 _AWAY: Final = "the agent does not answer; its place in the queue is kept, and it is asked again"
 
@@ -62,6 +66,7 @@ class Applicant:
         self._body = {**body, "id": self.id}
         self._said = ""
         self._failures = 0
+        self._longest_pause_seconds = _LONGEST_PAUSE_SECONDS
 
     def wait(self, patience: Patience) -> Any:
         """The answer that grants the lease.
@@ -118,10 +123,11 @@ class Applicant:
         """The next answer; where there is none, the last one stands."""
         try:
             answer = self._look()
-        except (AgentAbsentError, AgentBusyError):
+        except (AgentAbsentError, AgentBusyError) as error:
+            is_away = isinstance(error, AgentAbsentError)
             if self._failures > 1:
                 self._tell_once(_AWAY)
-            self._pause()
+            self._pause(_LONGEST_PAUSE_WITHOUT_AGENT_SECONDS if is_away else _LONGEST_PAUSE_SECONDS)
             return {**last, "ask_again_seconds": 0.0}
         self._failures = 0
         return answer
@@ -138,8 +144,12 @@ class Applicant:
         self._failures = 0
         return answer
 
-    def _pause(self) -> None:
-        pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**self._failures)
+    def _pause(self, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
+        if longest_seconds != self._longest_pause_seconds:
+            # An agent that has come back is busy because all ask it, not for long.
+            self._failures, self._longest_pause_seconds = 0, longest_seconds
+        doublings = min(self._failures, _MOST_DOUBLINGS)
+        pause = min(longest_seconds, _FIRST_PAUSE_SECONDS * 2**doublings)
         self._failures += 1
         self._sleep(pause * (1 + random.random()))  # noqa: S311 - to ask apart.
 
@@ -148,7 +158,8 @@ class Applicant:
         raise UsageError(why)
 
     def _tell(self, answer: Any) -> None:
-        if answer["why"] is not None:
+        # What an agent said that is away by now was told then.
+        if answer["why"] is not None and self._failures == 0:
             place = f"{answer['place']} of {answer['waiting']}" if answer["place"] else "the last"
             self._tell_once(f"waits as {place}: {answer['why']}")
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import structlog
 
 from rightsizer.domain.errors import HistoryError, RightsizerError
-from rightsizer.domain.units import Nanoseconds, nanoseconds
+from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.clock import Clock
 from rightsizer.placement.broker import Broker, Step
 from rightsizer.placement.broker_event import BrokerEvent, EventKind
@@ -17,12 +17,12 @@ from rightsizer.placement.broker_state import BrokerState
 from rightsizer.placement.lease import Client, Reservation, Ticket
 from rightsizer.placement.lease_record import Sighting
 from rightsizer.placement.standing import Look, Start
+from rightsizer.runtime.broker.saving import Saving
 from rightsizer.runtime.broker.store import BrokerStore, must_save
 from rightsizer.runtime.broker.tally import Tally
 
 __all__ = ["Desk", "Eyes", "Moment", "Standing"]
 
-_SAVED_EVERY: Final = nanoseconds(60.0)
 _TELLINGS: Final = frozenset({EventKind.IDLE, EventKind.OVER_MEMORY, EventKind.TIME_UP})
 _MESSAGES_KEPT: Final = 20
 """Of each lease, the latest: a holder that asks in a month is not told a month of them."""
@@ -46,8 +46,8 @@ class Eyes(Protocol):
     def look(self, state: BrokerState) -> Moment:
         """What there is to see for the leases and tickets of a state; by one thread at a time."""
 
-    def glance(self) -> Look | None:
-        """The node as it stands, processes as they were last seen; from any thread."""
+    def glance(self, state: BrokerState) -> Look | None:
+        """The node as it stands, processes of a state's leases as last seen; from any thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Desk:
         self._broker, self._store, self._clock, self._eyes = broker, store, clock, eyes
         self._lock = threading.Lock()
         self._now = Standing(state, trouble=_NOT_LOOKED)
-        self._saved: Nanoseconds = 0
+        self._saving = Saving(store, clock)
         self._trouble: str | None = None
         self._told: dict[str, deque[str]] = {}
         self._listeners: list[Callable[[BrokerEvent], None]] = []
@@ -128,7 +128,7 @@ class Desk:
             HistoryError: it cannot be saved.
         """
         with self._lock:
-            self._store.save(step.state, self._wall(step.state))
+            self._saving.save(step.state)
             self._now = Standing(step.state, trouble=_NOT_LOOKED)
         self._tell(step.events)
 
@@ -138,7 +138,7 @@ class Desk:
         Raises:
             RightsizerError: it cannot be saved, and was not taken.
         """
-        look = self._eyes.glance()
+        look = self._eyes.glance(self._now.state)
         return self._carry_out(lambda state, now: self._broker.ask(state, now, ticket, look))
 
     def end(self, item_id: str, by: Client) -> Step:
@@ -165,7 +165,7 @@ class Desk:
         Raises:
             RightsizerError: nobody has looked at the node, or it cannot be saved.
         """
-        look = self._eyes.glance()
+        look = self._eyes.glance(self._now.state)
         if look is None:
             raise RightsizerError("nothing can be reserved before a GPU was read; ask again")
         return self._carry_out(
@@ -196,7 +196,7 @@ class Desk:
                 return
             step = self._looked(moment)
             try:
-                self._take(step)
+                self._saving.follow(self._now.state, step.state)
             except HistoryError as error:
                 why = f"nothing can be granted, for it cannot be saved: {error}"
                 self._say_once(why)
@@ -218,7 +218,7 @@ class Desk:
         """Save for the last time, and let others write."""
         with self._lock:
             try:
-                self._store.save(self._now.state, self._wall(self._now.state))
+                self._saving.save(self._now.state)
             except HistoryError as error:
                 self._log.error("broker_not_saved", error=str(error))
             self._store.close()
@@ -239,7 +239,7 @@ class Desk:
             if step.is_refused:
                 return step
             try:
-                self._take(step)
+                self._saving.follow(self._now.state, step.state)
             except HistoryError as error:
                 raise RightsizerError(
                     f"the broker cannot save what it is asked, and has not done it: {error}"
@@ -251,23 +251,6 @@ class Desk:
             self._tell(step.events)
         self.woken.set()
         return step
-
-    def _take(self, step: Step) -> None:
-        """Save a state where it matters now, or has not been saved for long."""
-        now = self._clock.time()
-        if must_save(self._now.state, step.state):
-            self._store.save(step.state, self._wall(step.state))
-            self._saved = now
-        elif now - self._saved >= _SAVED_EVERY:
-            self._saved = now
-            try:
-                self._store.save(step.state, self._wall(step.state))
-            except HistoryError as error:
-                # What a crash would lose is a little of who used how much.
-                self._log.warning("broker_not_saved", error=str(error))
-
-    def _wall(self, state: BrokerState) -> Nanoseconds:
-        return self._clock.wall_time() - (self._clock.time() - state.as_of)
 
     def _say_once(self, trouble: str | None) -> None:
         if trouble != self._trouble:

@@ -8,7 +8,7 @@ from rightsizer.domain.report import Report
 from rightsizer.domain.topology import Topology
 from rightsizer.edge.clock import Clock
 from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.lease_record import LeaseRecord, Sighting
+from rightsizer.placement.lease_record import Sighting
 from rightsizer.placement.standing import Look
 from rightsizer.publish.freshness import FreshnessSettings
 from rightsizer.runtime.broker.desk import Moment
@@ -47,20 +47,21 @@ class NodeEyes:
         """
         self._latest, self._watcher = latest, watcher
         self._settings, self._freshness, self._clock = settings, freshness, clock
-        self._leases: tuple[LeaseRecord, ...] = ()
         self._seen = _NOBODY
 
-    @property
-    def leased_pids(self) -> frozenset[int]:
-        """All processes of leases, as they were last seen."""
-        return frozenset[int]().union(*(each.pids for each in self._seen.values()))
+    def leased_pids(self, state: BrokerState) -> frozenset[int]:
+        """All processes of the leases that last, as they were last seen."""
+        return _pids(_lasting(self._seen, state))
 
     def look(self, state: BrokerState) -> Moment:
         """Look at the processes, then at what the last report says of them."""
         # Whatever began before the report was made is known by then.
         report = self._latest()
-        seen = self._watcher.look({each.id: each.lease.client for each in state.leases})
-        self._leases, self._seen = state.leases, seen
+        seen = self._watcher.look(
+            {each.id: each.lease.client for each in state.leases},
+            {each.id: each.kin for each in state.leases},
+        )
+        self._seen = seen
         sightings: dict[str, Sighting] = {
             ticket.id: Sighting(is_alive=self._watcher.is_alive(ticket.client))
             for ticket in state.tickets
@@ -69,17 +70,23 @@ class NodeEyes:
         if report is None or not report.devices:
             trouble = None if report is None else report.agent.trouble
             return Moment(None, sightings, trouble or _NOT_READ)
-        return Moment(self._seats(report), sightings)
+        return Moment(self._seats(report, state), sightings)
 
-    def glance(self) -> Look | None:
-        """The node by the last report."""
+    def glance(self, state: BrokerState) -> Look | None:
+        """The node by the last report; processes of leases that are over are anybody's."""
         report = self._latest()
-        return None if report is None or not report.devices else self._seats(report)
+        return None if report is None or not report.devices else self._seats(report, state)
 
-    def _seats(self, report: Report) -> Look:
-        leases, seen = self._leases, self._seen
-        pids = frozenset[int]().union(*(each.pids for each in seen.values()))
-        now = self._clock.wall_time()
-        seats = seats_of(report, view_of(self._settings(), now, self._freshness, pids))
-        seats = with_trespassers(seats, leases, seen, report)
+    def _seats(self, report: Report, state: BrokerState) -> Look:
+        seen, now = _lasting(self._seen, state), self._clock.wall_time()
+        seats = seats_of(report, view_of(self._settings(), now, self._freshness, _pids(seen)))
+        seats = with_trespassers(seats, state.leases, seen, report)
         return Look(seats, report.node.topology or Topology())
+
+
+def _lasting(seen: Mapping[str, Seen], state: BrokerState) -> Mapping[str, Seen]:
+    return {each.id: seen[each.id] for each in state.leases if each.id in seen}
+
+
+def _pids(seen: Mapping[str, Seen]) -> frozenset[int]:
+    return frozenset[int]().union(*(each.pids for each in seen.values()))

@@ -7,8 +7,9 @@ parent is by then: a daemon has forked twice to be rid of it.
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from rightsizer.placement.kin import Kin
 from rightsizer.placement.lease import Client
 from rightsizer.runtime.broker.process_table import ProcessRow, ProcessTable, Unseen
 
@@ -23,22 +24,41 @@ class Seen:
     is_alive: bool | None
     """Whether any of it runs; so does one of which not all could be looked at. `None`: a read
     failed, and nobody knows."""
+    kin: Kin = field(default_factory=Kin)
+    """What a later agent needs to know of it."""
 
 
 class Family:
     """Remembers members by pid and start; a pid that was used again is nobody's."""
 
-    def __init__(self, client: Client) -> None:
-        """A family of whoever asked."""
+    def __init__(self, client: Client, kin: Kin) -> None:
+        """A family of whoever asked.
+
+        Args:
+            client: He.
+            kin: Who belonged to it when somebody last looked, on the same boot. It is believed as
+                far as the next look finds it: the same process, and in it the session.
+        """
         self.uid = client.uid
-        self._members: dict[int, int] = {client.pid: client.started_ticks}
+        self._members: dict[int, int] = {client.pid: client.started_ticks, **dict(kin.processes)}
         self._sessions: set[int] = set()
-        self._before = self._members, self._sessions
+        self._unproven: set[int] = set(kin.sessions)
+        """Sessions that nobody was seen in yet: their numbers may be others' by now."""
+        self._before = self._members, self._sessions, self._unproven
 
     @property
     def pids(self) -> frozenset[int]:
         """Of all members that were not seen to end."""
         return frozenset(self._members)
+
+    def kin(self, maximum: int) -> Kin:
+        """What a later agent needs to know.
+
+        Args:
+            maximum: How many members; the oldest, for the others are mostly below them.
+        """
+        oldest = sorted(self._members.items(), key=lambda each: (each[1], each[0]))[:maximum]
+        return Kin(tuple(oldest), tuple(sorted(self._sessions | self._unproven)[:maximum]))
 
     def look(self, table: ProcessTable, maximum: int) -> bool | None:
         """Take note of who has ended; whether any is alive, `None` where that cannot be told.
@@ -47,7 +67,7 @@ class Family:
             table: The processes.
             maximum: How many to look at; the others' turn comes at the next looks.
         """
-        self._before = dict(self._members), self._sessions
+        self._before = dict(self._members), set(self._sessions), self._unproven
         is_alive, is_unknown = len(self._members) > maximum, False
         sessions: set[int] = set()
         for pid in list(self._members)[:maximum]:
@@ -61,15 +81,17 @@ class Family:
                 is_unknown = True
             elif row.is_alive:
                 is_alive = True
-                sessions |= {row.session} & (self._sessions | {pid})
+                sessions |= {row.session} & (self._sessions | self._unproven | {pid})
         if not is_unknown and (not is_alive or len(self._members) <= maximum):
             # A session's number is free again with its last process.
-            self._sessions = sessions
+            self._sessions, self._unproven = sessions, set()
+        else:
+            self._sessions |= sessions
         return True if is_alive else (None if is_unknown else False)
 
     def forget_look(self) -> None:
         """Have all members that there were before the last look: it saw nothing."""
-        self._members, self._sessions = self._before
+        self._members, self._sessions, self._unproven = self._before
 
     def grow(self, rows: Iterable[ProcessRow], children: Mapping[int, list[ProcessRow]]) -> None:
         """Take in those of some processes that belong.

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from rightsizer.placement.broker_event import EventKind
 from rightsizer.placement.broker_state import Booking
 from rightsizer.placement.fair_share import Usage
+from rightsizer.placement.kin import Kin
 from rightsizer.placement.lease import Client, Lease, Reservation, Ticket
 from rightsizer.placement.lease_record import LeaseRecord
 from rightsizer.placement.request import Interconnect, Request
@@ -43,7 +44,13 @@ def record_from(form: _Form) -> LeaseRecord:
     told = frozenset(EventKind(each) for each in form["told"])
     tuples = {name: tuple(form[name]) for name in ("weights", "totals", "peak_bytes")}
     return _made(
-        LeaseRecord, form, lease=_lease(form["lease"]), told=told, measured_bytes=(), **tuples
+        LeaseRecord,
+        form,
+        lease=_lease(form["lease"]),
+        told=told,
+        measured_bytes=(),
+        kin=_kin(form.get("kin", {})),
+        **tuples,
     )
 
 
@@ -51,7 +58,8 @@ def booking_from(form: _Form) -> Booking:
     """A reservation with its seats, as `ticket_from` reads tickets."""
     wish = form["reservation"]
     reservation = _made(Reservation, wish, request=_request(wish))
-    return _made(Booking, form, reservation=reservation, uuids=tuple(form["uuids"]))
+    tuples = {name: tuple(form.get(name, ())) for name in ("weights", "unavailable")}
+    return _made(Booking, form, reservation=reservation, uuids=tuple(form["uuids"]), **tuples)
 
 
 def usage_from(form: _Form) -> Usage:
@@ -70,8 +78,14 @@ def _lease(form: _Form) -> Lease:
     )
 
 
+def _kin(form: _Form) -> Kin:
+    processes = ((int(pid), int(started)) for pid, started in form.get("processes", ()))
+    return Kin(tuple(processes), tuple(map(int, form.get("sessions", ()))))
+
+
 def _client(form: _Form) -> Client:
-    return _made(Client, form["client"])
+    client = form["client"]
+    return _made(Client, client, groups=tuple(client.get("groups", ())))
 
 
 def _request(form: _Form) -> Request:

@@ -3,13 +3,13 @@
 import grp
 import os
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from rightsizer.domain.errors import UsageError
 from rightsizer.placement.lease import Client
 from rightsizer.publish.web.message import Peer
 from rightsizer.runtime.broker.process_table import ProcessTable
-from rightsizer.runtime.broker.settings import DeskSettings
+from rightsizer.runtime.broker.settings import BrokerSection
 
 __all__ = ["client_of", "name_of", "why_not_served"]
 
@@ -22,7 +22,12 @@ def name_of(uid: int) -> str:
         return str(uid)
 
 
-def client_of(peer: Peer | None, table: ProcessTable) -> Client:
+def client_of(
+    peer: Peer | None,
+    table: ProcessTable,
+    asked_groups: Collection[str] = (),
+    groups_of: Callable[[str], frozenset[str]] | None = None,
+) -> Client:
     """The process that asks.
 
     Its start is read before and after its user: a process that has taken over the number of one
@@ -31,6 +36,8 @@ def client_of(peer: Peer | None, table: ProcessTable) -> Client:
     Args:
         peer: What the kernel says of the socket's other end.
         table: The processes.
+        asked_groups: Those of which it matters whether its user is in them.
+        groups_of: The groups of a user by name; the system's unless told otherwise.
 
     Raises:
         UsageError: it cannot be told.
@@ -45,12 +52,15 @@ def client_of(peer: Peer | None, table: ProcessTable) -> Client:
         )
     if before.started_ticks != after.started_ticks or uid != peer.uid:
         raise UsageError(f"process {peer.pid} is not the one that has asked; ask again")
-    return Client(peer.uid, name_of(peer.uid), peer.pid, before.started_ticks)
+    user = name_of(peer.uid)
+    # Groups of a directory service take a look over the network.
+    groups = (groups_of or _groups_of)(user) & set(asked_groups) if asked_groups else ()
+    return Client(peer.uid, user, peer.pid, before.started_ticks, tuple(sorted(groups)))
 
 
 def why_not_served(
     client: Client,
-    settings: DeskSettings,
+    settings: BrokerSection,
     groups_of: Callable[[str], frozenset[str]] | None = None,
 ) -> str | None:
     """Why somebody may not ask for GPUs; `None` where he may.
@@ -60,7 +70,7 @@ def why_not_served(
         settings: Say who may.
         groups_of: The groups of a user by name; the system's unless told otherwise.
     """
-    if client.uid == 0 or not (settings.users or settings.groups):
+    if settings.is_operator(client) or not (settings.users or settings.groups):
         return None
     if client.user in settings.users:
         return None

@@ -98,9 +98,7 @@ class Lending:
         reserved = {
             uuid for each in state.bookings if each.reservation.starts <= now for uuid in each.uuids
         }
-        # Nobody looks while nothing is lent, and what was seen last is nobody's any more.
-        pids = self._eyes.leased_pids if state.leases else frozenset[int]()
-        return Given(state.leased(), reserved, pids)
+        return Given(state.leased(), reserved, self._eyes.leased_pids(state))
 
     def counters(self) -> dict[str, float]:
         """Since the agent started, by the names of metrics."""

@@ -14,7 +14,7 @@ from rightsizer.placement.broker_step import Step
 from rightsizer.placement.lease import Client, Reservation, Ticket
 from rightsizer.publish.web.message import Request, Response
 from rightsizer.publish.web.routes import Handle, Route, Site
-from rightsizer.runtime.broker.desk import Desk
+from rightsizer.runtime.broker.desk import Desk, Standing
 from rightsizer.runtime.broker.identity import client_of, why_not_served
 from rightsizer.runtime.broker.lease_form import answer_form, booking_form, broker_form
 from rightsizer.runtime.broker.paths import BROKER_PATH, LEASES_PATH, RESERVATIONS_PATH
@@ -70,10 +70,13 @@ class BrokerRoutes:
         def handle(site: Site, request: Request) -> Response:
             del site
             office = self._office
-            client = client_of(request.peer, office.table)
+            settings = office.settings()
+            # Whoever waits looks once a second: no directory service is asked each time.
+            groups = () if method == "GET" else settings.operator_groups
+            client = client_of(request.peer, office.table, groups)
             # Whoever may not ask any more can still look at what he has, and give it back.
             is_asking = method == "POST"
-            why_not = why_not_served(client, office.settings()) if is_asking else None
+            why_not = why_not_served(client, settings) if is_asking else None
             if why_not is not None:
                 return Response.of_text(why_not, HTTPStatus.CONFLICT)
             try:
@@ -102,7 +105,11 @@ def _ask(office: Office, client: Client, request: Request) -> Response:
 
 
 def _look_at(office: Office, client: Client, request: Request) -> Response:
-    return _answer(office, request.named["id"], client)
+    asked = request.named["id"]
+    owner = _owner_of(office.desk.standing, asked)
+    if owner is not None and owner.uid != client.uid:
+        client = client_of(request.peer, office.table, office.settings().operator_groups)
+    return _answer(office, asked, client)
 
 
 def _end(office: Office, client: Client, request: Request) -> Response:
@@ -154,15 +161,21 @@ def _cancel(office: Office, client: Client, request: Request) -> Response:
 def _answer(office: Office, item_id: str, client: Client) -> Response:
     """How a ticket or a lease stands, to its owner and to operators."""
     standing = office.desk.standing
-    record, ticket = standing.state.lease(item_id), standing.state.ticket(item_id)
-    owner = record.lease.client if record is not None else ticket.client if ticket else None
+    owner = _owner_of(standing, item_id)
     is_allowed = owner is not None and (
-        owner.uid == client.uid or office.settings().is_operator(client.uid, client.user)
+        owner.uid == client.uid or office.settings().is_operator(client)
     )
     messages = office.desk.messages_for(item_id)
     now = office.clock.time()
     form = answer_form(standing, item_id, now, _offset(office), messages) if is_allowed else None
     return _unknown("lease", item_id) if form is None else Response.of_json(form)
+
+
+def _owner_of(standing: Standing, item_id: str) -> Client | None:
+    record, ticket = standing.state.lease(item_id), standing.state.ticket(item_id)
+    if record is not None:
+        return record.lease.client
+    return None if ticket is None else ticket.client
 
 
 def _refusal(step: Step) -> Response | None:

@@ -71,6 +71,7 @@ def _sighting(record: LeaseRecord, seen: Seen, devices: Mapping[str, DeviceRepor
         is_alive=seen.is_alive,
         is_active=is_active,
         memory_bytes={uuid: held for uuid, held in memory.items() if held is not None},
+        kin=seen.kin,
     )
 
 

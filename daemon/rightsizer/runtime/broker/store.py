@@ -26,7 +26,7 @@ from rightsizer.runtime.broker.form import (
     usage_from,
 )
 
-__all__ = ["BROKER_FILE", "BrokerStore", "SavedClock", "must_save"]
+__all__ = ["BROKER_FILE", "BrokerStore", "SavedClock", "has_new_kin", "must_save"]
 
 BROKER_FILE: Final = Called("broker's state", "broker.path", "agent")
 _SCHEMA: Final = """
@@ -171,6 +171,13 @@ def must_save(before: BrokerState, after: BrokerState) -> bool:
         or before.bookings != after.bookings
         or [_durable(each) for each in before.leases] != [_durable(each) for each in after.leases]
     )
+
+
+def has_new_kin(before: BrokerState, after: BrokerState) -> bool:
+    """Whether processes of leases have come or gone, which may wait for some seconds."""
+    return {each.id: each.kin for each in before.leases} != {
+        each.id: each.kin for each in after.leases
+    }
 
 
 def _durable(record: LeaseRecord) -> tuple[Any, ...]:

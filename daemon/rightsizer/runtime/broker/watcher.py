@@ -1,8 +1,10 @@
 """Which processes belong to which lease, look after look, with bounded work."""
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
+from rightsizer.placement.kin import Kin
 from rightsizer.placement.lease import Client
 from rightsizer.runtime.broker.family import Family, Seen
 from rightsizer.runtime.broker.marker import LEASE
@@ -12,6 +14,7 @@ __all__ = ["Watcher"]
 
 _LOOKS_UNTIL_ALL_ANEW: Final = 60
 """A pid that was nobody's and is used again between two looks is noticed after so many."""
+_NOBODY: Final[Mapping[str, Kin]] = MappingProxyType({})
 
 
 class Watcher:
@@ -36,14 +39,19 @@ class Watcher:
             return row.is_alive and row.started_ticks == client.started_ticks
         return False if row is Unseen.GONE and self._table.pids() else None
 
-    def look(self, clients: Mapping[str, Client]) -> Mapping[str, Seen]:
+    def look(
+        self, clients: Mapping[str, Client], known: Mapping[str, Kin] = _NOBODY
+    ) -> Mapping[str, Seen]:
         """Each lease's processes as they are now.
 
         Args:
             clients: Whoever asked, by lease; those that were there before keep their families.
+            known: Who belonged to a lease when another agent last looked; of those that were not
+                there before.
         """
         self._families = {
-            name: self._families.get(name) or Family(client) for name, client in clients.items()
+            name: self._families.get(name) or Family(client, known.get(name, Kin()))
+            for name, client in clients.items()
         }
         if not clients:
             self._strangers.clear()
@@ -55,7 +63,10 @@ class Watcher:
         if not there:
             for family in self._families.values():
                 family.forget_look()
-            return {name: Seen(family.pids, None) for name, family in self._families.items()}
+            return {
+                name: Seen(family.pids, None, family.kin(self.maximum))
+                for name, family in self._families.items()
+            }
         before = {name: family.pids for name, family in self._families.items()}
         is_more = self._take_in_the_new(there)
         return {
@@ -64,6 +75,7 @@ class Watcher:
                 # Whoever was taken in just now runs, though all that were known have ended.
                 bool(alive[name] or family.pids - before[name])
                 or (is_more if alive[name] is False else None),
+                family.kin(self.maximum),
             )
             for name, family in self._families.items()
         }

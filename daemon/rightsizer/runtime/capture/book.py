@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.database import Database
-from rightsizer.runtime.capture.called import Outcome
+from rightsizer.runtime.capture.called import CaptureOutcome
 
 __all__ = [
     "CAPTURE_SCHEMA",
@@ -43,7 +43,7 @@ class CaptureRecord:
     """The GPUs that the workload held, by uuid, in the node's order."""
     started: Nanoseconds
     """Wall time."""
-    outcome: Outcome
+    outcome: CaptureOutcome
     detail: str = ""
     ended: Nanoseconds | None = None
     """Wall time when the call was over."""
@@ -217,7 +217,7 @@ def _order(record: CaptureRecord) -> tuple[Nanoseconds, str]:
 def _understood(text: str) -> CaptureRecord | None:
     try:
         form: dict[str, Any] = json.loads(text)
-        form["outcome"] = Outcome(form["outcome"])
+        form["outcome"] = CaptureOutcome(form["outcome"])
         form["devices"] = tuple(form["devices"])
         return CaptureRecord(**form)
     except (ValueError, TypeError, KeyError):

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Called", "Outcome"]
+__all__ = ["Called", "CaptureOutcome"]
 
 
-class Outcome(StrEnum):
+class CaptureOutcome(StrEnum):
     """Where a capture stands, or how it ended."""
 
     RUNNING = "running"
@@ -25,19 +25,19 @@ class Outcome(StrEnum):
     @property
     def is_final(self) -> bool:
         """Whether nothing more will become of it."""
-        return self not in (Outcome.RUNNING, Outcome.CALLED)
+        return self not in (CaptureOutcome.RUNNING, CaptureOutcome.CALLED)
 
     @property
     def is_fruitful(self) -> bool:
         """Whether a profile came of it, or still may."""
-        return self in (Outcome.RUNNING, Outcome.CALLED, Outcome.LANDED)
+        return self in (CaptureOutcome.RUNNING, CaptureOutcome.CALLED, CaptureOutcome.LANDED)
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
     """An answer."""
 
-    outcome: Outcome
+    outcome: CaptureOutcome
     detail: str = ""
     """What became of it in our words, which anybody may read; a line or two."""
     said: str = ""

@@ -14,14 +14,15 @@ from rightsizer.domain.errors import RightsizerError
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.clock import Clock
 from rightsizer.runtime.capture.book import CaptureBook, CaptureRecord
-from rightsizer.runtime.capture.called import Called, Outcome
-from rightsizer.runtime.capture.command import Limits, run_command
+from rightsizer.runtime.capture.called import Called, CaptureOutcome
+from rightsizer.runtime.capture.command import run_command
 from rightsizer.runtime.capture.dynolog import judged, words
-from rightsizer.runtime.capture.placeholders import filled
-from rightsizer.runtime.capture.process_mark import started_of
 from rightsizer.runtime.capture.request import CaptureRequest
 from rightsizer.runtime.capture.room import Room
 from rightsizer.runtime.capture.settings import CaptureKind, CaptureSettings
+from rightsizer.runtime.placeholders import filled
+from rightsizer.runtime.process_mark import started_of
+from rightsizer.runtime.program import Limits
 from rightsizer.telemetry.controls import Controls, Held, Release
 
 __all__ = ["ASKER", "ThreadCaller"]
@@ -93,11 +94,11 @@ class ThreadCaller:
         record: CaptureRecord,
         done: Callable[[CaptureRecord], None],
     ) -> None:
-        called = Called(Outcome.FAILED, "the log says why")
+        called = Called(CaptureOutcome.FAILED, "the log says why")
         try:
             with self._counters_let_go():
                 called = self._call(request, record)
-                if called.outcome is Outcome.CALLED and not called.is_recorded:
+                if called.outcome is CaptureOutcome.CALLED and not called.is_recorded:
                     called = self._recorded(request, called)
         except Exception:  # noqa: BLE001 - its end is told and the counters come back, whatever it is.
             self._log.exception("capture_broke", id=request.id)
@@ -133,7 +134,7 @@ class ThreadCaller:
     def _recorded(self, request: CaptureRequest, called: Called) -> Called:
         """Wait until what was only asked for is recorded."""
         if self._stop.wait(request.seconds + self._settings.margin):
-            return Called(Outcome.INTERRUPTED, "the agent ended meanwhile")
+            return Called(CaptureOutcome.INTERRUPTED, "the agent ended meanwhile")
         return called
 
     def _call(self, request: CaptureRequest, record: CaptureRecord) -> Called:

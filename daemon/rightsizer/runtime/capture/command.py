@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from rightsizer.runtime.capture.called import Called, Outcome
-from rightsizer.runtime.program import Ending, Limits, environment, program_of, run_program
+from rightsizer.runtime.capture.called import Called, CaptureOutcome
+from rightsizer.runtime.program import Ending, Limits, run_program
 
-__all__ = ["Limits", "environment", "program_of", "run_command"]
+__all__ = ["run_command"]
 
 _OUTCOMES: Final = {
-    Ending.ABSENT: Outcome.FAILED,
-    Ending.TOO_MUCH: Outcome.FAILED,
-    Ending.TIMED_OUT: Outcome.TIMED_OUT,
-    Ending.STOPPED: Outcome.INTERRUPTED,
+    Ending.ABSENT: CaptureOutcome.FAILED,
+    Ending.TOO_MUCH: CaptureOutcome.FAILED,
+    Ending.TIMED_OUT: CaptureOutcome.TIMED_OUT,
+    Ending.STOPPED: CaptureOutcome.INTERRUPTED,
 }
 
 
@@ -33,7 +33,7 @@ def run_command(
         note: Is told the number of its process, and of its group, once it runs.
     """
     run = run_program(words, folder, limits, note=note)
-    usual = Outcome.CALLED if run.status == 0 else Outcome.FAILED
+    usual = CaptureOutcome.CALLED if run.status == 0 else CaptureOutcome.FAILED
     return Called(
         _OUTCOMES.get(run.ending, usual),
         run.detail,

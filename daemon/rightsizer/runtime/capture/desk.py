@@ -16,14 +16,14 @@ from rightsizer.domain.errors import RightsizerError
 from rightsizer.domain.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.edge.clock import Clock
 from rightsizer.runtime.capture.book import CaptureBook, CaptureRecord
-from rightsizer.runtime.capture.called import Outcome
+from rightsizer.runtime.capture.called import CaptureOutcome
 from rightsizer.runtime.capture.memory import CaptureMemory
-from rightsizer.runtime.capture.process_mark import end_group
 from rightsizer.runtime.capture.request import CaptureRequest
 from rightsizer.runtime.capture.room import Room, new_id
 from rightsizer.runtime.capture.settings import CaptureSettings
 from rightsizer.runtime.capture.sightings import AtWork, at_work
 from rightsizer.runtime.capture.witness import Witness
+from rightsizer.runtime.process_mark import end_group
 
 __all__ = ["Caller", "CaptureDesk"]
 
@@ -89,7 +89,9 @@ class CaptureDesk:
         self._log = structlog.get_logger(component="capture")
         self.candidates: tuple[Candidate, ...] = ()
         """What the last look came to."""
-        self.counts: Counter[Outcome] = Counter({each: 0 for each in Outcome if each.is_final})
+        self.counts: Counter[CaptureOutcome] = Counter(
+            {each: 0 for each in CaptureOutcome if each.is_final}
+        )
         """How captures ended since the agent started."""
 
     def start(self) -> None:
@@ -99,7 +101,7 @@ class CaptureDesk:
             HistoryError: what is remembered cannot be read.
         """
         for record in self._memory.mended():
-            if record.outcome is Outcome.RUNNING:
+            if record.outcome is CaptureOutcome.RUNNING:
                 self._bury(record)
 
     def stop(self) -> None:
@@ -195,7 +197,7 @@ class CaptureDesk:
                 each.uuid for each in sorted(workload.devices, key=lambda each: each.index)
             ),
             started=now,
-            outcome=Outcome.RUNNING,
+            outcome=CaptureOutcome.RUNNING,
         )
         # On disk before anybody is called: an agent that is killed meanwhile does not call again.
         try:
@@ -225,41 +227,37 @@ class CaptureDesk:
         """See what became of those that were called."""
         files = self._book.files().values()
         for record in self._memory.mended():
-            if record.outcome not in (Outcome.CALLED, Outcome.EMPTY):
+            if record.outcome not in (CaptureOutcome.CALLED, CaptureOutcome.EMPTY):
                 continue
             own = [each for each in files if each.path.startswith(f"{record.id}/")]
             if any(not each.fault for each in own):
-                self._finish(replace(record, outcome=Outcome.LANDED), was=record.outcome)
+                self._finish(replace(record, outcome=CaptureOutcome.LANDED), was=record.outcome)
             elif (
-                record.outcome is Outcome.CALLED
+                record.outcome is CaptureOutcome.CALLED
                 and self._memory.ago_seconds(record) > self._settings.landing
             ):
                 detail = own[0].fault if own else "no profile landed in its folder"
-                self._finish(replace(record, outcome=Outcome.EMPTY, detail=detail))
+                self._finish(replace(record, outcome=CaptureOutcome.EMPTY, detail=detail))
 
-    def _finish(self, record: CaptureRecord, was: Outcome = Outcome.RUNNING) -> None:
+    def _finish(self, record: CaptureRecord, was: CaptureOutcome = CaptureOutcome.RUNNING) -> None:
         self._memory.keep(record)
         self._note(record, was)
 
-    def _note(self, record: CaptureRecord, was: Outcome = Outcome.RUNNING) -> None:
+    def _note(self, record: CaptureRecord, was: CaptureOutcome = CaptureOutcome.RUNNING) -> None:
         outcome = record.outcome
         # One that lands late has ended before.
         if outcome.is_final and not was.is_final:
             self.counts[outcome] += 1
-        is_well = outcome.is_fruitful or outcome is Outcome.INTERRUPTED
+        is_well = outcome.is_fruitful or outcome is CaptureOutcome.INTERRUPTED
         tell = self._log.info if is_well else self._log.warning
         tell(f"capture_{outcome}", id=record.id, workload=record.workload, detail=record.detail)
 
     def _bury(self, record: CaptureRecord) -> None:
         """End what an agent that was killed has left running."""
         detail = "the agent ended meanwhile"
-        if (
-            record.process is not None
-            and record.process_started is not None
-            and end_group(record.process, record.process_started)
-        ):
+        if end_group(record.process, record.process_started):
             detail += "; what it had called was ended with the next start"
-        self._finish(replace(record, outcome=Outcome.INTERRUPTED, detail=detail))
+        self._finish(replace(record, outcome=CaptureOutcome.INTERRUPTED, detail=detail))
 
     def _tidied(self, records: Sequence[CaptureRecord]) -> Sequence[CaptureRecord]:
         """The captures without those that nobody asks for any more; old profiles are deleted."""

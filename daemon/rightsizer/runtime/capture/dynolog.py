@@ -6,7 +6,7 @@ Flags and answers as in dynolog's `cli/src/main.rs` and `cli/src/commands/gputra
 from dataclasses import replace
 from typing import Final
 
-from rightsizer.runtime.capture.called import Called, Outcome
+from rightsizer.runtime.capture.called import Called, CaptureOutcome
 from rightsizer.runtime.capture.request import CaptureRequest
 from rightsizer.runtime.capture.settings import DynologSettings
 
@@ -33,11 +33,11 @@ def words(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]
 
 def judged(called: Called) -> Called:
     """What its client's answer means: it ends well even where it has reached nobody."""
-    if called.outcome is not Outcome.CALLED:
+    if called.outcome is not CaptureOutcome.CALLED:
         return called
     if _NOBODY in called.said:
         return Called(
-            Outcome.FAILED,
+            CaptureOutcome.FAILED,
             "dynolog knows none of the processes: start them with KINETO_USE_DAEMON=1, and the "
             "daemon with --enable_ipc_monitor",
             said=called.said,

@@ -1,10 +1,9 @@
-"""What an operator's words may stand for in the arguments of a command."""
+"""What the words in braces of a command that records may be."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["PLACEHOLDERS", "filled", "is_asked_for", "unknown_placeholders"]
+__all__ = ["PLACEHOLDERS"]
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "pid": "a process of the workload on the GPU",
@@ -16,23 +15,3 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "workload": "the workload's key, without characters that mean something to programs",
 }
 """Each with what it stands for."""
-
-_WORD: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-def unknown_placeholders(
-    words: Sequence[str], known: Mapping[str, str] = PLACEHOLDERS
-) -> tuple[str, ...]:
-    """Those that stand for nothing, each once; `known` has all that stand for something."""
-    found = dict.fromkeys(name for word in words for name in _WORD.findall(word))
-    return tuple(name for name in found if name not in known)
-
-
-def is_asked_for(name: str, words: Sequence[str]) -> bool:
-    """Whether a placeholder is among the words."""
-    return any(name in _WORD.findall(word) for word in words)
-
-
-def filled(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
-    """The words with values in place of their names; one word stays one, whatever is in it."""
-    return tuple(_WORD.sub(lambda found: values[found[1]], word) for word in words)

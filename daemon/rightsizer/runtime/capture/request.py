@@ -8,7 +8,7 @@ from typing import Final
 from rightsizer.domain.device import Device
 from rightsizer.domain.finding import Finding
 from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.publish.json_form import Form
+from rightsizer.publish.json_form import Form, workload_form
 
 __all__ = ["REQUEST_VERSION", "CaptureRequest"]
 
@@ -69,14 +69,7 @@ class CaptureRequest:
             "version": REQUEST_VERSION,
             "capture": self.id,
             "node": node,
-            "workload": {
-                "key": self.workload.key,
-                "kind": self.workload.kind,
-                "namespace": self.workload.namespace,
-                "name": self.workload.name,
-                "pod": self.workload.pod,
-                "container": self.workload.container,
-            },
+            "workload": workload_form(self.workload),
             "finding": self.finding.id,
             "reason": self.reason,
             "summary": self.finding.summary,

@@ -2,16 +2,12 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from urllib.parse import urlsplit
 
 from rightsizer.advice.capture import CaptureTiming
 from rightsizer.domain.settings import setting
 from rightsizer.edge.http import HttpSettings, checked_url
-from rightsizer.runtime.capture.placeholders import (
-    PLACEHOLDERS,
-    is_asked_for,
-    unknown_placeholders,
-)
+from rightsizer.runtime.capture.placeholders import PLACEHOLDERS
+from rightsizer.runtime.placeholders import is_asked_for, unknown_placeholders
 
 __all__ = [
     "CaptureKind",
@@ -69,8 +65,6 @@ class CaptureWebhookSettings:
         """Refuse what can never be posted to."""
         if self.url:
             checked_url(self.url)
-            if not urlsplit(self.url).netloc:
-                raise ValueError("url: it names no host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +152,7 @@ class CaptureSettings:
 
     def __post_init__(self) -> None:
         """Refuse what could never be called."""
-        unknown = unknown_placeholders(self.command)
-        if unknown:
+        if unknown := unknown_placeholders(self.command, PLACEHOLDERS):
             raise ValueError(
                 f"command: there is no {{{unknown[0]}}}; choose from "
                 + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)

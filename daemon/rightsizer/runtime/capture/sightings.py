@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rightsizer.advice.workload_course import Sighting
+from rightsizer.advice.workload_course import WorkloadSighting
 from rightsizer.domain.device import Device
 from rightsizer.domain.report import DeviceReport, Report, WorkloadReport
 from rightsizer.domain.units import Nanoseconds
@@ -20,7 +20,7 @@ class AtWork:
     devices: tuple[Device, ...]
     is_alone: bool
     """Whether nobody else has processes on them, so that all that are there are its own."""
-    sighting: Sighting
+    sighting: WorkloadSighting
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ def _at_work(account: WorkloadReport, devices: list[DeviceReport], now: Nanoseco
         account.workload,
         tuple(each.device for each in devices),
         is_alone,
-        Sighting(
+        WorkloadSighting(
             now,
             account.totals.state_seconds,
             len(devices),

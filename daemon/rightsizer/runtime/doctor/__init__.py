@@ -24,6 +24,7 @@ from rightsizer.runtime.doctor.host import (
     check_processes,
     check_topology,
 )
+from rightsizer.runtime.doctor.lending import check_broker
 from rightsizer.runtime.doctor.own import check_history, check_local_socket, check_web_port
 from rightsizer.runtime.doctor.peers import (
     check_container_engine,
@@ -50,6 +51,7 @@ CHECKS: Final[tuple[Callable[[Place], Check], ...]] = (
     check_container_engine,
     check_dcgm,
     check_history,
+    check_broker,
     check_local_socket,
     check_web_port,
     check_grafana,

@@ -6,10 +6,10 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from rightsizer.runtime.capture.command import program_of
+from rightsizer.publish.webhook.settings import read_token
 from rightsizer.runtime.capture.settings import CaptureKind, CaptureSettings
-from rightsizer.runtime.capture.webhook import token_of
 from rightsizer.runtime.doctor.check import Check, Place, Verdict
+from rightsizer.runtime.program import program_of
 
 __all__ = ["check_capture", "check_drop_folder"]
 
@@ -93,7 +93,7 @@ def _called(settings: CaptureSettings, place: Place) -> str | None:
     if settings.kind is CaptureKind.DYNOLOG:
         return program_of(settings.dynolog.program, place.environ)
     if settings.kind is CaptureKind.WEBHOOK:
-        token_of(settings.webhook, place.environ)
+        read_token(settings.webhook.token_file, place.environ)
         return "a webhook; whether it answers is seen with the first capture"
     return None
 

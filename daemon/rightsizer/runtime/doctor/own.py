@@ -8,7 +8,7 @@ from typing import Final
 from rightsizer.publish.web.address import parse_address
 from rightsizer.runtime.doctor.check import Check, Place, Verdict
 
-__all__ = ["check_history", "check_local_socket", "check_web_port"]
+__all__ = ["check_history", "check_local_socket", "check_web_port", "unwritable"]
 
 _PRIVILEGED_PORTS: Final = 1024
 
@@ -21,6 +21,32 @@ def check_history(place: Place) -> Check:
     path = Path(settings.path)
     folder = path.parent
     lost = "all that was learned, at each restart; advice that takes days"
+    if (trouble := unwritable(name, path, lost)) is not None:
+        return trouble
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    if free < settings.maximum_size_bytes:
+        return Check(
+            name,
+            Verdict.LIMITED,
+            f"{folder} has {free // 2**20} MiB free",
+            "what comes once the disk is full",
+            f"make room, or set history.maximum_size below {settings.maximum_size_bytes} bytes",
+        )
+    return Check(name, Verdict.OK, f"{path}, {free // 2**20} MiB free")
+
+
+def unwritable(name: str, path: Path, lost: str) -> Check | None:
+    """What keeps the agent from writing a file of its own; `None` where nothing does.
+
+    A folder that is not there is one whose file system is not mounted, as often as not.
+
+    Args:
+        name: Of the check.
+        path: The file's.
+        lost: What there is not without it.
+    """
+    folder = path.parent
     if not folder.is_dir():
         return Check(
             name,
@@ -38,17 +64,7 @@ def check_history(place: Place) -> Check:
             "give the folder to the agent's user; outside of /var/lib/rightsizer add it to "
             "ReadWritePaths= as well",
         )
-    disk = os.statvfs(folder)
-    free = disk.f_bavail * disk.f_frsize
-    if free < settings.maximum_size_bytes:
-        return Check(
-            name,
-            Verdict.LIMITED,
-            f"{folder} has {free // 2**20} MiB free",
-            "what comes once the disk is full",
-            f"make room, or set history.maximum_size below {settings.maximum_size_bytes} bytes",
-        )
-    return Check(name, Verdict.OK, f"{path}, {free // 2**20} MiB free")
+    return None
 
 
 def check_local_socket(place: Place) -> Check:

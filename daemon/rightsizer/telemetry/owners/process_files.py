@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ProcessFiles", "Standing"]
+__all__ = ["ProcessFiles", "ProcessStanding"]
 
 _NAMING: Final = ("", "name=systemd")
 """The one hierarchy of version 2, and systemd's own of version 1."""
@@ -15,7 +15,7 @@ _START_TIME_FIELD: Final = 19
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ProcessStanding:
     """Where a process stands among others."""
 
     session: int
@@ -40,12 +40,12 @@ class ProcessFiles:
         """The paths in the hierarchies that systemd keeps."""
         return tuple(path for kind, path in self._groups(pid) if kind in _NAMING)
 
-    def standing(self, pid: int) -> Standing | None:
+    def standing(self, pid: int) -> ProcessStanding | None:
         """Its session and start; `None` where it has ended or is not to be seen."""
         # The command name may itself hold spaces and parentheses.
         fields = self._text(pid, "stat").rpartition(")")[2].split()
         try:
-            return Standing(int(fields[_SESSION_FIELD]), int(fields[_START_TIME_FIELD]))
+            return ProcessStanding(int(fields[_SESSION_FIELD]), int(fields[_START_TIME_FIELD]))
         except (IndexError, ValueError):
             return None
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from rightsizer.runtime.actions.book import ActionOutcome
 
-__all__ = ["Ended"]
+__all__ = ["Performed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Performed:
     """What a program or a receiver made of it."""
 
     outcome: ActionOutcome

@@ -1,0 +1,160 @@
+"""Leases outlive the agent, whatever becomes of it, of its file and of whoever asked for them."""
+
+import json
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_process import AgentProcess, agent_process, eventually
+from lent_place import Place, children_of, is_there, pid_in
+from run_nursery import Nursery, run_nursery
+
+
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """Where runs come from."""
+    with run_nursery(tmp_path_factory.mktemp("runs")) as started:
+        yield started
+
+
+def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
+    """The run goes on meanwhile, and whoever waits goes on to wait for its end."""
+    place = Place(tmp_path, nursery)
+    with agent_process(tmp_path, config=place.config) as agent:
+        run = place.run("--gpus", "2", "--", "sleep", "600")
+        lease = place.works(run)
+        waiting = place.run("--", "echo", "mine at last")
+        place.waits(waiting)
+        agent.end(signal.SIGKILL)
+    assert is_there(run.pid)
+    with agent_process(tmp_path, config=place.config) as agent:
+        assert [(each["id"], each["uuids"]) for each in place.leases()] == [
+            (lease["id"], lease["uuids"])
+        ]
+        assert len(place.broker()["queue"]) == 1
+        _served(agent)
+        assert len(place.leases()) == 1
+        assert "mine at last" not in waiting.said
+        run.signal(signal.SIGTERM)
+        assert run.wait() == 128 + signal.SIGTERM
+        assert waiting.wait() == 0
+        assert agent.metric("rightsizer_broker_grants_total") == 1
+        assert {each["reason"] for each in agent.events("broker_ended")} == {"given_back"}
+    assert "mine at last\n" in waiting.said
+
+
+def _served(agent: AgentProcess) -> None:
+    """Until the agent has looked at the node some more times."""
+    before = agent.json("/api/v1/report")
+    since = before["generation"] if before else 0
+    eventually(
+        lambda: (agent.json("/api/v1/report") or {"generation": 0})["generation"] > since + 3
+    )
+
+
+def test_without_a_file_the_processes_tell_their_leases(tmp_path: Path, nursery: Nursery) -> None:
+    """Where their environment can be read, as it can by root and by their own user."""
+    place = Place(tmp_path, nursery)
+    with agent_process(tmp_path, config=place.config) as agent:
+        run = place.run("--gpus", "1", "--", "sleep", "600")
+        lease = place.works(run)
+        agent.end(signal.SIGKILL)
+    for file in tmp_path.glob("broker.db*"):
+        file.unlink()
+    with agent_process(tmp_path, config=place.config):
+        found = eventually(place.leases)
+        assert [(each["id"], each["uuids"]) for each in found] == [(lease["id"], lease["uuids"])]
+        run.signal(signal.SIGTERM)
+        run.wait()
+        eventually(place.nothing_is_lent)
+
+
+def test_an_orphan_without_a_mark_keeps_its_lease_over_a_restart(
+    tmp_path: Path, nursery: Nursery
+) -> None:
+    """Its run is killed, then the agent; nothing but the broker's file tells whose it is."""
+    place, note = Place(tmp_path, nursery), tmp_path / "pid"
+    with agent_process(tmp_path, config=place.config) as agent:
+        run = place.run(
+            *("--gpus", "2", "--", "env", "-i", "sh", "-c"),
+            f"(setsid sh -c 'echo $$ > {note}; exec sleep 300' &) ; exec sleep 300",
+        )
+        lease = place.held(run)
+        orphan = pid_in(note)
+        eventually(lambda: orphan in saved_pids(tmp_path))
+        command = next(each for each in children_of(run.pid) if each != orphan)
+        run.signal(signal.SIGKILL)
+        assert run.wait() == -signal.SIGKILL
+        os.kill(command, signal.SIGKILL)
+        agent.end(signal.SIGKILL)
+    with agent_process(tmp_path, config=place.config) as agent:
+        _served(agent)
+        assert [(each["id"], each["uuids"]) for each in place.leases()] == [
+            (lease["id"], lease["uuids"])
+        ]
+        assert is_there(orphan)
+        waiting = place.run("--", "true")
+        place.waits(waiting)
+        os.kill(orphan, signal.SIGKILL)
+        assert waiting.wait() == 0
+        assert [each["reason"] for each in agent.events("broker_ended")][:1] == ["died"]
+
+
+def saved_pids(folder: Path) -> set[int]:
+    """Of the processes that the broker's file has of leases."""
+    return {pid for form in saved_leases(folder) for pid, _ in form["kin"]["processes"]}
+
+
+def saved_leases(folder: Path) -> list[Any]:
+    """As they are in the broker's file while an agent writes it."""
+    uri = f"{(folder / 'broker.db').as_uri()}?mode=ro"
+    connection = sqlite3.connect(uri, uri=True)
+    try:
+        rows = connection.execute("SELECT form FROM item WHERE kind = 'lease'").fetchall()
+    finally:
+        connection.close()
+    return [json.loads(form) for (form,) in rows]
+
+
+def test_a_reload_changes_how_many_processes_are_looked_at(
+    tmp_path: Path, nursery: Nursery
+) -> None:
+    """Of a lease of forty, twenty are kept; then all of them."""
+    place = Place(tmp_path, nursery)
+    config = place.config.replace("enabled: true", "enabled: true, processes_maximum: 20")
+    with agent_process(tmp_path, config=config) as agent:
+        forty = "for each in $(seq 40); do sleep 120 & done; wait"
+        run = place.run("--gpus", "1", "--", "sh", "-c", forty)
+        place.works(run)
+        eventually(lambda: len(saved_pids(tmp_path)) == 20)
+        (tmp_path / "rightsizer.yaml").write_text(place.config)
+        agent.process.send_signal(signal.SIGHUP)
+        # The run, its shell, and what that has begun.
+        eventually(lambda: len(saved_pids(tmp_path)) == 42)
+        os.killpg(run.pid, signal.SIGTERM)
+        run.wait()
+        eventually(place.nothing_is_lent)
+
+
+def test_whoever_is_ended_while_he_waits_leaves_nothing_behind(
+    tmp_path: Path, nursery: Nursery
+) -> None:
+    """Neither a ticket, nor a lease that he was granted and not yet told of."""
+    place = Place(tmp_path, nursery)
+    with agent_process(tmp_path, config=place.config):
+        holder = place.run("--gpus", "2", "--", "sleep", "600")
+        place.works(holder)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            waiting = place.run("--", "true")
+            place.waits(waiting)
+            waiting.signal(number)
+            assert waiting.wait() in {-number, 128 + number}
+            assert not place.broker()["queue"]
+        holder.signal(signal.SIGTERM)
+        holder.wait()
+        eventually(place.nothing_is_lent)

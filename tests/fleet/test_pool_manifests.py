@@ -1,0 +1,26 @@
+"""What advice on pools prints for Kubernetes: it says which file it is of."""
+
+import pytest
+
+from printed_manifests import homeless
+from rightsizer.domain.finding import Action, Instruction
+from rightsizer.domain.workload import WorkloadKind
+from rightsizer.edge.yaml import load_yaml
+from rightsizer.fleet.pool_commands import pack_tightly
+from rightsizer.fleet.sharing_fragments import sharing_fragments
+
+
+@pytest.mark.parametrize(
+    "instructions",
+    [
+        pack_tightly(WorkloadKind.KUBERNETES),
+        sharing_fragments(Action.SHARE_MPS, 4, (), WorkloadKind.KUBERNETES),
+        sharing_fragments(Action.SHARE_TIMESLICE, 2, (), WorkloadKind.KUBERNETES),
+    ],
+    ids=["scheduler", "mps", "time-slices"],
+)
+def test_a_configuration_says_whose_it_is(instructions: tuple[Instruction, ...]) -> None:
+    """It is no object that somebody would apply, and is YAML all the same."""
+    (only,) = instructions
+    assert load_yaml(only.text, "advice").data
+    assert homeless(instructions) == []

@@ -1,0 +1,24 @@
+"""Manifests that advice prints: whole ones to apply, and fragments that say where they go."""
+
+from collections.abc import Iterable
+
+from rightsizer.domain.finding import Instruction
+from rightsizer.edge.yaml import load_yaml
+
+__all__ = ["homeless"]
+
+
+def homeless(instructions: Iterable[Instruction]) -> list[str]:
+    """The manifests that can neither be applied nor say in their first line what they are of."""
+    return [
+        each.text
+        for each in instructions
+        if each.language == "yaml"
+        and not _is_whole(each.text)
+        and not each.text.startswith(("# Of the ", "# The "))
+    ]
+
+
+def _is_whole(text: str) -> bool:
+    written = load_yaml(text, "advice").data
+    return {"apiVersion", "kind", "metadata", "spec"} <= written.keys()

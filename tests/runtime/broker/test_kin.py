@@ -1,0 +1,190 @@
+"""Who belongs to a lease is known to the agent that comes after, and nobody else is."""
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from process_files import ProcessFolder
+from rightsizer.placement.kin import Kin
+from rightsizer.placement.lease import Client
+from rightsizer.runtime.broker.family import Seen
+from rightsizer.runtime.broker.process_table import ProcessTable
+from rightsizer.runtime.broker.watcher import Watcher
+
+CLIENT = Client(os.getuid(), "ada", 10, 100)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> ProcessFolder:
+    """The client below init, and a daemon of its own below nobody: it carries no mark."""
+    folder = ProcessFolder(tmp_path / "proc")
+    folder.start(1)
+    folder.start(10)
+    folder.start(20, parent=10, session=20, started=200)
+    return folder
+
+
+def looked(processes: ProcessFolder, kin: Kin | None = None, maximum: int = 1000) -> Seen:
+    """What somebody sees who has never looked before."""
+    watcher = Watcher(ProcessTable(processes.path), maximum)
+    return watcher.look({"a": CLIENT}, {} if kin is None else {"a": kin})["a"]
+
+
+def orphaned(processes: ProcessFolder) -> Kin:
+    """What was known when the client was still there; by now it is gone."""
+    kin = looked(processes).kin
+    processes.end(10)
+    processes.start(20, parent=1, session=20, started=200)
+    return kin
+
+
+def test_an_orphan_is_known_to_who_comes_after(processes: ProcessFolder) -> None:
+    """Though neither its parent nor its environment tells anything any more."""
+    kin = orphaned(processes)
+    assert kin == Kin(((10, 100), (20, 200)), (20,))
+    assert looked(processes).is_alive is False
+    seen = looked(processes, kin)
+    assert (seen.pids, seen.is_alive) == ({20}, True)
+    assert seen.kin == Kin(((20, 200),), (20,))
+    processes.end(20)
+    assert looked(processes, kin).is_alive is False
+
+
+def test_what_an_orphan_began_meanwhile_belongs(processes: ProcessFolder) -> None:
+    """By its parent, or by the session that the orphan is in."""
+    kin = orphaned(processes)
+    processes.start(30, parent=20, session=30)
+    processes.start(40, parent=1, session=20)
+    processes.start(50, parent=1, session=50)
+    assert looked(processes, kin).pids == {20, 30, 40}
+
+
+def test_a_number_that_is_somebody_elses_by_now_is_nobody(processes: ProcessFolder) -> None:
+    """Of a process, and of a session in which nobody is left who was known."""
+    kin = orphaned(processes)
+    processes.start(20, parent=1, session=20, started=900)
+    processes.start(21, parent=20, session=20, started=901)
+    seen = looked(processes, kin)
+    assert (seen.pids, seen.is_alive, seen.kin) == (frozenset(), False, Kin())
+
+
+def test_a_session_is_not_believed_before_somebody_known_is_seen_in_it(
+    processes: ProcessFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While not all that were known can be looked at, nobody is taken in by it, or let go."""
+    kin = orphaned(processes)
+    processes.start(20, parent=1, session=1, started=200)
+    processes.start(60, parent=1, session=20, started=900)
+    read = os.open
+
+    def hidden(path: str, *arguments: int, **words: int) -> int:
+        if str(path).endswith("/20/stat"):
+            raise PermissionError(13, "hidden", path)
+        return read(path, *arguments, **words)
+
+    monkeypatch.setattr(os, "open", hidden)
+    seen = looked(processes, kin)
+    assert (seen.pids, seen.is_alive) == ({20}, None)
+    assert seen.kin.sessions == (20,)
+
+
+def test_of_a_crowd_the_oldest_are_kept(processes: ProcessFolder) -> None:
+    """As many as are looked at in one look; the others are below them, and found by them."""
+    for pid in range(100, 140):
+        processes.start(pid, parent=20, session=20, started=pid * 10)
+    watcher = Watcher(ProcessTable(processes.path), 20)
+    for _ in range(4):
+        seen = watcher.look({"a": CLIENT})["a"]
+    assert len(seen.pids) == 42
+    assert len(seen.kin.processes) == 20
+    assert seen.kin.processes[:3] == ((10, 100), (20, 200), (100, 1000))
+    assert looked(processes, seen.kin).pids == seen.pids
+
+
+@dataclass
+class Machine:
+    """Processes that come and go, and which of them are the client's in truth."""
+
+    processes: ProcessFolder
+    alive: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Session and start by pid."""
+    family: set[int] = field(default_factory=set)
+    sessions: set[int] = field(default_factory=set)
+    """That one of the family began."""
+    now: int = 100
+
+    def fork(self, pid: int, parent: int, *, is_leader: bool) -> None:
+        """A process under a free number; a session's number is not free."""
+        if pid in self.alive or any(session == pid for session, _ in self.alive.values()):
+            return
+        self.now += 1
+        session = pid if is_leader else self.alive[parent][0]
+        self.alive[pid] = (session, self.now)
+        self.processes.start(pid, parent, session, self.now)
+        if parent in self.family or session in self.sessions:
+            self.family.add(pid)
+            if is_leader:
+                self.sessions.add(pid)
+
+    def end(self, pid: int) -> None:
+        """Its children are init's from now on, which does not matter to whoever knows them."""
+        self.processes.end(pid)
+        del self.alive[pid]
+        self.family.discard(pid)
+        self.sessions &= {session for session, _ in self.alive.values()}
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["fork", "fork", "end", "look"]), st.integers(0, 30), st.booleans()),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, away=STEPS)
+def test_who_comes_after_sees_what_was_seen_and_no_stranger(
+    steps: list[tuple[str, int, bool]], away: list[tuple[str, int, bool]]
+) -> None:
+    """Whatever begins and ends before, and while no agent is there; numbers are used again."""
+    folder = Path(tempfile.mkdtemp())
+    machine = Machine(ProcessFolder(folder))
+    try:
+        machine.alive |= {1: (1, 1), 10: (1, 100)}
+        machine.processes.start(1, 0, 1, 1)
+        machine.processes.start(10, 1, 1, 100)
+        machine.family.add(10)
+        watcher = Watcher(ProcessTable(folder), 1000)
+        seen = watcher.look({"a": CLIENT})["a"]
+        for step in steps:
+            if step[0] == "look":
+                seen = watcher.look({"a": CLIENT})["a"]
+            _lived(machine, step)
+        known = {pid for pid, start in seen.kin.processes if (pid, start) in _alive(machine)}
+        for step in away:
+            _lived(machine, step)
+            known = {pid for pid in known if pid in machine.family}
+        after = Watcher(ProcessTable(folder), 1000).look({"a": CLIENT}, {"a": seen.kin})["a"]
+        assert known <= after.pids <= machine.family
+        assert after.is_alive is bool(after.pids)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _alive(machine: Machine) -> set[tuple[int, int]]:
+    return {(pid, started) for pid, (_, started) in machine.alive.items()}
+
+
+def _lived(machine: Machine, step: tuple[str, int, bool]) -> None:
+    what, pick, is_leader = step
+    others = sorted(machine.alive.keys() - {1})
+    if what == "fork":
+        parents = sorted(machine.alive)
+        machine.fork(20 + pick % 8, parents[pick % len(parents)], is_leader=is_leader)
+    elif what == "end" and others:
+        machine.end(others[pick % len(others)])

@@ -1,0 +1,55 @@
+"""Signals while somebody waits: those that end him can be answered first, and no others."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from rightsizer.runtime.broker.leaving import Leaving, leaving_on_signals
+
+PROGRAM = """
+import os, signal
+from rightsizer.runtime.broker.leaving import Leaving, leaving_on_signals
+try:
+    with leaving_on_signals():
+        os.kill(os.getpid(), signal.SIGTERM)
+except Leaving as signaled:
+    print("gives back", flush=True)
+    signaled.leave()
+print("is still there")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    before = {each: signal.getsignal(each) for each in (signal.SIGHUP, signal.SIGTERM)}
+    for each in before:
+        signal.signal(each, signal.SIG_DFL)
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+def test_a_signal_that_ends_a_process_can_be_answered_first() -> None:
+    """It ends by the signal all the same, so that its parent is told the truth."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, b"gives back\n")
+
+
+def test_what_is_ignored_stays_so() -> None:
+    """As SIGHUP is under nohup(1)."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with leaving_on_signals():
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_afterwards_all_is_as_before(number: signal.Signals) -> None:
+    """What is started then inherits nothing of it."""
+    with pytest.raises(Leaving), leaving_on_signals():
+        os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is signal.SIG_DFL

@@ -1,0 +1,144 @@
+"""The broker of an agent, wired: what a reload changes, and whose processes are whose."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from lending_desk import ToldClock
+from process_files import ProcessFolder
+from publish_reports import node_report
+from readings import HOUR, SECOND
+from rightsizer.domain.device import Device
+from rightsizer.domain.reading import Process, Reading
+from rightsizer.domain.report import DeviceReport, Report
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.state import State, Tier
+from rightsizer.domain.xid import XidLog
+from rightsizer.placement.lease import Client, Reservation, Ticket
+from rightsizer.placement.request import Request
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.runtime.broker.lending import Lending
+from rightsizer.runtime.settings import Settings
+
+CLIENT: Final = Client(os.getuid(), "ada", 10, 100)
+ROOT: Final = Client(0, "root", 1, 100)
+WISH: Final = Ticket("a", CLIENT, Request(1), 0)
+
+
+class Node:
+    """GPUs with the same processes on them, a process table of files, and a broker."""
+
+    def __init__(self, folder: Path) -> None:
+        self.processes = ProcessFolder(folder / "proc")
+        for pid in (1, 10):
+            self.processes.start(pid)
+        self.clock, self.count = ToldClock(), 1
+        self.on_the_gpu: tuple[int, ...] = ()
+        settings = Settings()
+        self.settings = replace(
+            settings,
+            path=replace(settings.path, procfs=str(folder / "proc")),
+            broker=replace(settings.broker, path=str(folder / "broker.db"), processes_maximum=10),
+        )
+        self.lending = Lending(self.settings, self.report, FreshnessSettings(), self.clock)
+
+    def report(self) -> Report:
+        """The node as it is."""
+        whole = node_report()
+        gpus = tuple(self._gpu(whole.devices[0], index) for index in range(self.count))
+        return replace(whole, wall_time=self.clock.wall_time(), devices=gpus, advice=())
+
+    def _gpu(self, story: DeviceReport, index: int) -> DeviceReport:
+        uuid, values = f"GPU-{index}", {Signal.MEMORY_USED_BYTES: 5e8}
+        there = tuple(Process(pid, memory_used_bytes=1e9) for pid in self.on_the_gpu)
+        return DeviceReport(
+            device=Device(uuid, index, memory_total_bytes=80e9),
+            down=None,
+            last_sample=self.clock.wall_time(),
+            reading=Reading(uuid, 0, values, processes=there),
+            signals=values,
+            state=State.IDLE_HELD if there else State.IDLE_EMPTY,
+            conditions=frozenset(),
+            tier=Tier.PROFILING,
+            totals=story.totals,
+            provisioning={},
+            xids=XidLog({}),
+        )
+
+    def looks(self, times: int = 1) -> None:
+        """The broker looks, once a second."""
+        for _ in range(times):
+            self.clock.now += SECOND
+            self.clock.wall += SECOND
+            self.lending.desk.turn()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """One that nobody has."""
+    with capture_logs():
+        found = Node(tmp_path)
+        yield found
+        found.lending.stop()
+
+
+def test_a_reload_changes_how_many_processes_are_looked_at(node: Node) -> None:
+    """From the next look on, up and down."""
+    node.lending.desk.ask(WISH)
+    node.looks(2)
+    for pid in range(100, 300):
+        node.processes.start(pid, parent=10)
+    node.looks()
+    assert len(node.lending.given().pids) <= 11
+    more = replace(node.settings, broker=replace(node.settings.broker, processes_maximum=1000))
+    node.lending.follow(more)
+    node.looks()
+    assert node.lending.given().pids == {10, *range(100, 300)}
+    node.lending.follow(node.settings)
+    for pid in range(300, 400):
+        node.processes.start(pid, parent=10)
+    node.looks()
+    assert len(node.lending.given().pids) == 211
+
+
+def test_processes_of_a_lease_that_is_over_are_outsiders(node: Node) -> None:
+    """Of the last one too, after which nobody looks: their GPU is neither free nor reservable."""
+    node.lending.desk.ask(WISH)
+    node.looks(2)
+    node.processes.start(20, parent=10)
+    node.on_the_gpu = (20,)
+    node.looks()
+    given = node.lending.given()
+    assert (set(given.leases), given.pids) == ({"GPU-0"}, {10, 20})
+    node.lending.desk.end("a", CLIENT)
+    given = node.lending.given()
+    assert (set(given.leases), given.pids) == (set(), frozenset())
+    node.looks()
+    wish = Reservation("r", "root", Request(1), HOUR, 2 * HOUR)
+    step = node.lending.desk.reserve(
+        lambda now: replace(wish, starts=now + HOUR, ends=now + 2 * HOUR), ROOT
+    )
+    assert step.is_refused
+    assert "work without a lease" in step.events[-1].message
+    node.lending.desk.ask(replace(WISH, id="b"))
+    node.looks()
+    assert [each.id for each in node.lending.desk.standing.state.tickets] == ["b"]
+    node.on_the_gpu = ()
+    node.looks()
+    assert [each.id for each in node.lending.desk.standing.state.leases] == ["b"]
+
+
+def test_one_of_two_leases_that_is_over_gives_its_processes_back(node: Node) -> None:
+    """At once, not with the next look."""
+    node.count = 2
+    node.lending.desk.ask(WISH)
+    node.lending.desk.ask(replace(WISH, id="b", client=replace(CLIENT, pid=1)))
+    node.looks(2)
+    assert [each.id for each in node.lending.desk.standing.state.leases] == ["a", "b"]
+    node.lending.desk.end("a", CLIENT)
+    assert node.lending.given().pids == {1}
