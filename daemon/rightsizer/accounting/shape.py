@@ -16,6 +16,7 @@ from rightsizer.domain.units import NANOSECONDS_PER_SECOND, seconds
 __all__ = [
     "KnownHour",
     "ShapeSettings",
+    "covers_week",
     "grid",
     "hourly_means",
     "known_hours",
@@ -77,7 +78,6 @@ def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | N
         of_week[(each.number + _EPOCH_HOUR) % _WEEK_HOURS].add(each)
     _pass_time(of_week, series)
     hours = hourly_means(known)
-    seen = sum(hour.known_seconds > 0 for hour in of_week) / _WEEK_HOURS
     day = autocorrelation(hours, _DAY_HOURS)
     half = autocorrelation(hours, _DAY_HOURS // 2)
     week = autocorrelation(hours, _WEEK_HOURS)
@@ -95,8 +95,14 @@ def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | N
             and week >= enough
             and week >= day + settings.weekly_margin_ratio
         ),
-        covers_cycle=seen >= settings.covered_ratio,
+        covers_cycle=covers_week((each.number for each in known if each.known_seconds), settings),
     )
+
+
+def covers_week(hours: Iterable[int], settings: ShapeSettings | None = None) -> bool:
+    """Whether nearly every hour of a week is among some hours since the epoch."""
+    seen = {(hour + _EPOCH_HOUR) % _WEEK_HOURS for hour in hours}
+    return len(seen) / _WEEK_HOURS >= (settings or ShapeSettings()).covered_ratio
 
 
 def grid(series: Series, values: Sequence[float]) -> Sequence[float | None]:

@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 from rightsizer import __version__
 from rightsizer.domain.settings import setting
+from rightsizer.edge.form_text import form_text
 from rightsizer.edge.http_fault import cause, is_about_a_file, retry_after_seconds
 from rightsizer.edge.http_result import Excess, Failure, FailureKind, Response, Result
 
@@ -181,7 +182,7 @@ class HttpClient:
         url = self.base_url + path + ("?" + urlencode(query) if query else "")
         payload = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         if form:
-            payload = urlencode(form).encode()
+            payload = form_text(form)
         may_repeat = method in _IDEMPOTENT_METHODS if idempotent is None else idempotent
         result = self._try(method, url, headers, payload)
         for attempt in range(1, self._settings.tries):

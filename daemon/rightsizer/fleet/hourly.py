@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.accounting.sample_size import effective_samples
-from rightsizer.accounting.shape import shape_of
+from rightsizer.accounting.shape import covers_week, shape_of
 from rightsizer.domain.block import BLOCK_SPAN, Series
 from rightsizer.domain.pattern import Shape
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND
@@ -12,6 +12,7 @@ from rightsizer.fleet.view import Hours
 
 __all__ = [
     "HOUR",
+    "covers_cycle",
     "filled",
     "independent_hours",
     "known_ratio",
@@ -56,6 +57,14 @@ def series_of(hours: Hours) -> Series:
 def shape_by_hour(hours: Hours) -> Shape | None:
     """How the figure repeats itself; `None` where nothing is known."""
     return shape_of(series_of(hours))
+
+
+def covers_cycle(hours: Hours) -> bool:
+    """Whether nearly every hour of a week was seen."""
+    first = hours.start // HOUR
+    return covers_week(
+        hour for hour, value in enumerate(hours.values, start=first) if value is not None
+    )
 
 
 def independent_hours(values: Sequence[float | None]) -> float:

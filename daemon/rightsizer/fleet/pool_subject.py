@@ -14,7 +14,7 @@ from rightsizer.domain.state import State
 from rightsizer.domain.units import format_duration
 from rightsizer.domain.window import Window
 from rightsizer.domain.workload import WorkloadKind
-from rightsizer.fleet.hourly import HOUR, known_ratio, known_values, shape_by_hour
+from rightsizer.fleet.hourly import HOUR, covers_cycle, known_ratio, known_values
 from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
 
 __all__ = [
@@ -89,7 +89,6 @@ def pool_key(name: str) -> str:
 
 def pool_subject(view: EstateView, pool: PoolView) -> PoolSubject:
     """What is known of a pool over the span of a view."""
-    shape = shape_by_hour(pool.held_peak)
     known = len(known_values(pool.held_peak)) * _HOUR_SECONDS
     devices = sorted((each.device for each in pool.devices), key=lambda device: device.uuid)
     case = Case(
@@ -104,7 +103,7 @@ def pool_subject(view: EstateView, pool: PoolView) -> PoolSubject:
         case=case,
         known_seconds=known,
         coverage_ratio=known_ratio(pool.held_peak),
-        covers_cycle=shape is not None and shape.covers_cycle,
+        covers_cycle=covers_cycle(pool.held_peak),
     )
 
 

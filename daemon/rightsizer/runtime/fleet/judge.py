@@ -194,6 +194,10 @@ class FleetJudge:
         Raises:
             StoreError: the store does not answer, or not wholly; what was read is kept.
         """
+        with paused_collection():
+            return self._looked(open_now)
+
+    def _looked(self, open_now: AbstractSet[tuple[str, str]]) -> Verdicts:
         scene = self._scene()
         read = self._read(scene)
         found = self._judge(scene, open_now)
@@ -274,13 +278,12 @@ class FleetJudge:
         verdicts = judge_estate(judging, order, workers, partial(self._progress, "judging"))
         faults = list(verdicts.faults)
         views = cache(partial(_view, verdicts, scene))
-        with paused_collection():
-            whole = judge_whole(
-                views,
-                self._estate_rules,
-                open_now,
-                lambda rule, key, error: faults.append(Fault(rule, key, repr(error))),
-            )
+        whole = judge_whole(
+            views,
+            self._estate_rules,
+            open_now,
+            lambda rule, key, error: faults.append(Fault(rule, key, repr(error))),
+        )
         verdicts.tallies += Counter(map(Tally.of, whole))
         kept = [
             each
