@@ -13,9 +13,9 @@ from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
 from rightsizer.domain.units import Nanoseconds, seconds
 from rightsizer.domain.window import Window
-from rightsizer.fleet.column import Column, Kind
-from rightsizer.fleet.grid import Grid
-from rightsizer.fleet.track import Track
+from rightsizer.fleet.kept.column import Column, Kind
+from rightsizer.fleet.kept.grid import Grid
+from rightsizer.fleet.kept.track import Track
 
 __all__ = ["track_of"]
 

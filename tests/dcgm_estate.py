@@ -8,7 +8,7 @@ from typing import Final
 
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.fleet.grid import DAY, FINE_STEP, Grid
+from rightsizer.fleet.kept.grid import DAY, FINE_STEP, Grid
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
 

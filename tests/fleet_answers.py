@@ -20,9 +20,9 @@ from rightsizer.domain.finding import (
 )
 from rightsizer.domain.state import Cause, Tier
 from rightsizer.domain.workload import WorkloadClass
-from rightsizer.fleet.brokerage import broker
+from rightsizer.fleet.cases.judging import Tally
 from rightsizer.fleet.estate import NodeAdvice, Waiting
-from rightsizer.fleet.judging import Tally
+from rightsizer.fleet.pools.brokerage import broker
 from rightsizer.fleet.prometheus.use import StoreUse
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.teams import team_uses

@@ -18,13 +18,13 @@ from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.workload import Workload
-from rightsizer.fleet.column import Column, Kind
 from rightsizer.fleet.estate import Day, Estate, EstateDevice, Held
-from rightsizer.fleet.grid import COARSE_STEP, Grid
+from rightsizer.fleet.kept.column import Column, Kind
+from rightsizer.fleet.kept.grid import COARSE_STEP, Grid
+from rightsizer.fleet.kept.track import Track
 from rightsizer.fleet.prometheus.use import StoreUse
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.store import Sampled, Store
-from rightsizer.fleet.track import Track
 
 FIRST_DAY: Final = EPOCH // A_DAY
 STATES: Final = (State.IDLE_EMPTY, State.IDLE_HELD, State.PRODUCTIVE, State.HIDDEN_STALL)

@@ -14,7 +14,7 @@ from rightsizer.domain.device import Device
 from rightsizer.domain.report import AgentReport, Report
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.yaml import load_yaml
-from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.kept.grid import DAY
 from rightsizer.publish.metrics import Exposition
 from rightsizer.runtime.accountant import Accountant
 from rightsizer.telemetry.simulated.scenario import load_scenario

@@ -18,7 +18,7 @@ from rightsizer.cli.fleet_plan_text import plan_text
 from rightsizer.cli.fleet_progress import Progress
 from rightsizer.cli.fleet_text import fleet_text
 from rightsizer.cli.main import main
-from rightsizer.fleet.plan import Plan
+from rightsizer.fleet.reading.plan import Plan
 from rightsizer.fleet.view import EstateView
 from rightsizer.runtime.fleet.form import fleet_form, plan_form
 

@@ -9,8 +9,8 @@ from readings import workload
 from rightsizer.domain.finding import Action, Finding, FindingKind, Reason, Risk
 from rightsizer.domain.workload import WorkloadClass, WorkloadKind
 from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.pools.spare import SpareSettings, spare_of
 from rightsizer.fleet.rules.idle_pool import RULE
-from rightsizer.fleet.spare import SpareSettings, spare_of
 from rightsizer.fleet.view import EstateView, PoolView
 
 

@@ -15,8 +15,8 @@ from rightsizer.domain.finding import Reason, Risk
 from rightsizer.domain.settings import bounds_of
 from rightsizer.domain.workload import WorkloadClass
 from rightsizer.fleet.fleet_rule import EstateRule
+from rightsizer.fleet.pools.spare import SpareSettings, spare_of
 from rightsizer.fleet.rules import ESTATE_RULES
-from rightsizer.fleet.spare import SpareSettings, spare_of
 from rightsizer.fleet.view import EstateView, Hours, PoolView
 
 shapes = st.tuples(st.integers(0, 32), st.integers(0, 32), st.integers(0, 23), st.integers(1, 24))

@@ -18,14 +18,14 @@ from rightsizer.domain.signal import Signal
 from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
 from rightsizer.domain.units import Nanoseconds, seconds
 from rightsizer.domain.window import Window
-from rightsizer.fleet.column import Column, Kind
 from rightsizer.fleet.estate import Day, Estate
-from rightsizer.fleet.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.kept.column import Column, Kind
+from rightsizer.fleet.kept.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.kept.track import Track
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
-from rightsizer.fleet.track import Track
 from scraped_day import LAST, NUMBER, SCRAPE, START, ScrapedDay, recorded, scraped_day
 from victoria_server import victoria_server
 

@@ -11,8 +11,8 @@ import pytest
 from kept_estate import FIRST_DAY, estate_device
 from rightsizer.accounting.usage import UsageSettings
 from rightsizer.domain.state import Resource, State
-from rightsizer.fleet.column import Column, Kind
-from rightsizer.fleet.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.kept.column import Column, Kind
+from rightsizer.fleet.kept.grid import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.prometheus.use import StoreUse
 from rightsizer.fleet.sources.agent import figures
 from rightsizer.fleet.sources.agent.day import DayReader

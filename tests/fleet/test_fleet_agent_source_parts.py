@@ -19,8 +19,8 @@ from rightsizer.domain.metric import METRICS
 from rightsizer.domain.state import Resource, State
 from rightsizer.domain.workload import WorkloadClass, WorkloadKind
 from rightsizer.edge.yaml import load_yaml
-from rightsizer.fleet.column import Column
-from rightsizer.fleet.grid import COARSE_STEP, Grid
+from rightsizer.fleet.kept.column import Column
+from rightsizer.fleet.kept.grid import COARSE_STEP, Grid
 from rightsizer.fleet.sources.agent import figures
 from rightsizer.fleet.sources.agent.demand_histograms import demands_of
 from rightsizer.fleet.sources.agent.form import Figure

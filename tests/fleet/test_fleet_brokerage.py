@@ -17,9 +17,9 @@ from rightsizer.advice.rules.rule import Conduct
 from rightsizer.domain.device import MigInstance
 from rightsizer.domain.finding import Action, Savings
 from rightsizer.domain.workload import WorkloadClass, WorkloadKind
-from rightsizer.fleet.brokerage import Offer, Served, broker
 from rightsizer.fleet.estate import EstateDevice, Waiting
-from rightsizer.fleet.reclaim import reclaims_of
+from rightsizer.fleet.pools.brokerage import Offer, Served, broker
+from rightsizer.fleet.pools.reclaim import reclaims_of
 from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
 
 

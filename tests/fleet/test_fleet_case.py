@@ -18,15 +18,15 @@ from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.state import Resource, State
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.workload import Workload, WorkloadClass
-from rightsizer.fleet.case import Batch, FleetCases
-from rightsizer.fleet.column import Column
-from rightsizer.fleet.day_demands import DemandSettings
-from rightsizer.fleet.days import DayOfSubject, Days
-from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.roster import roster_of
-from rightsizer.fleet.sheet import Sheet
-from rightsizer.fleet.shelf import HeldRow
-from rightsizer.fleet.track import Track
+from rightsizer.fleet.cases.case import Batch, FleetCases
+from rightsizer.fleet.cases.roster import roster_of
+from rightsizer.fleet.kept.column import Column
+from rightsizer.fleet.kept.day_demands import DemandSettings
+from rightsizer.fleet.kept.days import DayOfSubject, Days
+from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.kept.sheet import Sheet
+from rightsizer.fleet.kept.shelf import HeldRow
+from rightsizer.fleet.kept.track import Track
 
 NOW = (FIRST_DAY + 4) * DAY
 GAP = 10 * MINUTE

@@ -17,13 +17,13 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.domain.finding import Finding
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.workload import Workload
-from rightsizer.fleet.case import Batch, FleetCases
+from rightsizer.fleet.cases.case import Batch, FleetCases
+from rightsizer.fleet.cases.roster import roster_of
 from rightsizer.fleet.estate import EstateDevice
-from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.roster import roster_of
-from rightsizer.fleet.sheet import Sheet
-from rightsizer.fleet.shelf import HeldRow
-from rightsizer.fleet.track_form import pack, unpack
+from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.kept.sheet import Sheet
+from rightsizer.fleet.kept.shelf import HeldRow
+from rightsizer.fleet.kept.track_form import pack, unpack
 from rightsizer.telemetry.simulated.scenario import load_scenario
 from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
 

@@ -12,13 +12,13 @@ from kept_estate import FIRST_DAY, track, tracks
 from readings import DAY
 from rightsizer.domain.block import Measure
 from rightsizer.domain.state import State
-from rightsizer.fleet.column import Column
-from rightsizer.fleet.combined import Part, combined
-from rightsizer.fleet.day_demands import DemandSettings
-from rightsizer.fleet.days import DayOfSubject, Days
-from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.sheet import DEVICES, Sheet
-from rightsizer.fleet.track import Track
+from rightsizer.fleet.kept.column import Column
+from rightsizer.fleet.kept.combined import Part, combined
+from rightsizer.fleet.kept.day_demands import DemandSettings
+from rightsizer.fleet.kept.days import DayOfSubject, Days
+from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.kept.sheet import DEVICES, Sheet
+from rightsizer.fleet.kept.track import Track
 
 BUSY_MEAN, BUSY_PEAK = Column.mean(Measure.BUSY), Column.peak(Measure.BUSY)
 

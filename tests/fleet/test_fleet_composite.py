@@ -11,7 +11,7 @@ from rightsizer.catalogue.completion import mig_instance
 from rightsizer.domain.device import Device
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.fleet.estate import Day, Estate, EstateDevice
-from rightsizer.fleet.grid import DAY, Grid
+from rightsizer.fleet.kept.grid import DAY, Grid
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.composite import Composite

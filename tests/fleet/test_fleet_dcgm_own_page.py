@@ -11,9 +11,9 @@ from dcgm_estate import NOW, YESTERDAY, EstatePast, stored
 from publish_reports import full_report
 from publish_stories import NOW as REPORTED
 from rightsizer.domain.state import State, Tier
-from rightsizer.fleet.column import Column, Kind
 from rightsizer.fleet.estate import Day, Estate
-from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.kept.column import Column, Kind
+from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.publish.freshness import FreshnessSettings

@@ -8,7 +8,7 @@ import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, basic, gpu, stored, unprofiled
 from rightsizer.domain.state import Tier
-from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.probe import probe
 

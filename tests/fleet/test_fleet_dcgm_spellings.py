@@ -9,9 +9,9 @@ from dcgm_estate import BUSY, EMPTY, HELD, NOW, YESTERDAY, EstatePast, Phase, gp
 from rightsizer.domain.state import State
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.workload import WorkloadClass
-from rightsizer.fleet.column import Column
 from rightsizer.fleet.estate import Day, Estate
-from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.kept.column import Column
+from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource

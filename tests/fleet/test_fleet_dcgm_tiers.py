@@ -21,9 +21,9 @@ from dcgm_estate import (
 )
 from rightsizer.domain.block import Measure
 from rightsizer.domain.state import Condition, State, Tier
-from rightsizer.fleet.column import Column, Kind
 from rightsizer.fleet.estate import Day, Estate
-from rightsizer.fleet.grid import COARSE_STEP, DAY, Grid
+from rightsizer.fleet.kept.column import Column, Kind
+from rightsizer.fleet.kept.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource

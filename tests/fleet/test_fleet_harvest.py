@@ -8,10 +8,10 @@ import pytest
 from kept_estate import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, workload
 from rightsizer.domain.errors import StoreError, StoreLimitError
-from rightsizer.fleet.harvest import Reading, harvest
-from rightsizer.fleet.plan import Plan, PlannedSource, plan_of
+from rightsizer.fleet.kept.shelf import Shelf
+from rightsizer.fleet.reading.harvest import Reading, harvest
+from rightsizer.fleet.reading.plan import Plan, PlannedSource, plan_of
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
-from rightsizer.fleet.shelf import Shelf
 from rightsizer.fleet.source import SourceReport
 
 NOW = (FIRST_DAY + 3) * DAY + 2 * HOUR

@@ -14,17 +14,17 @@ from rightsizer.advice.rules import RULES
 from rightsizer.domain.finding import Case, Finding, FindingKind
 from rightsizer.domain.state import State
 from rightsizer.domain.workload import Workload, WorkloadClass
-from rightsizer.fleet.batch import Order, batches_of
-from rightsizer.fleet.estate_judging import spans_of
-from rightsizer.fleet.estate_parts import EstateParts
-from rightsizer.fleet.estate_view import view_of
-from rightsizer.fleet.harvest import Reading, harvest
-from rightsizer.fleet.judging import BatchVerdicts, Judging, judge_estate
-from rightsizer.fleet.measuring import Measuring
-from rightsizer.fleet.plan import PlannedSource, plan_of
-from rightsizer.fleet.roster import roster_of
+from rightsizer.fleet.cases.batch import Order, batches_of
+from rightsizer.fleet.cases.estate_judging import spans_of
+from rightsizer.fleet.cases.estate_parts import EstateParts
+from rightsizer.fleet.cases.estate_view import view_of
+from rightsizer.fleet.cases.judging import BatchVerdicts, Judging, judge_estate
+from rightsizer.fleet.cases.measuring import Measuring
+from rightsizer.fleet.cases.roster import roster_of
+from rightsizer.fleet.kept.shelf import Shelf
+from rightsizer.fleet.reading.harvest import Reading, harvest
+from rightsizer.fleet.reading.plan import PlannedSource, plan_of
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.shelf import Shelf
 from rightsizer.fleet.source import SourceReport
 
 NOW = (FIRST_DAY + 3) * DAY + 2 * HOUR

@@ -13,7 +13,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Conduct
 from rightsizer.domain.finding import FindingKind
 from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.fleet.estate_judging import judge_whole, spans_of
+from rightsizer.fleet.cases.estate_judging import judge_whole, spans_of
 from rightsizer.fleet.fleet_rule import EstateRule, Verdict
 from rightsizer.fleet.view import EstateView
 

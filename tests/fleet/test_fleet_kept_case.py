@@ -8,7 +8,7 @@ from rightsizer.domain.finding import Case
 from rightsizer.domain.node import Node
 from rightsizer.domain.state import State
 from rightsizer.domain.window import Provisioning, Window
-from rightsizer.fleet.kept_case import CaseSums, KeptCase
+from rightsizer.fleet.cases.kept_case import CaseSums, KeptCase
 
 GIVEN = case([window({State.PRODUCTIVE: 1.0})])
 

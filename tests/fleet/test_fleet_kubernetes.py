@@ -10,7 +10,7 @@ from rightsizer.domain.pod_owner import owner_of_pod
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND
 from rightsizer.domain.workload import WorkloadClass
 from rightsizer.fleet.estate import Estate
-from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.kubernetes import KubernetesState

@@ -9,11 +9,11 @@ from rightsizer.domain.finding import Case
 from rightsizer.domain.node import Node
 from rightsizer.domain.state import State
 from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.fleet.batch import Order, batches_of
-from rightsizer.fleet.grid import FINE_STEP, Grid
-from rightsizer.fleet.neighbors import Neighbors, Resident
-from rightsizer.fleet.roster import Roster
-from rightsizer.fleet.shelf import HeldRow
+from rightsizer.fleet.cases.batch import Order, batches_of
+from rightsizer.fleet.cases.neighbors import Neighbors, Resident
+from rightsizer.fleet.cases.roster import Roster
+from rightsizer.fleet.kept.grid import FINE_STEP, Grid
+from rightsizer.fleet.kept.shelf import HeldRow
 
 GRID = Grid(FIRST_DAY, FINE_STEP)
 DEVICES = {each.device.uuid: each for each in map(estate_device, range(16))}

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.fleet.defragmentation import Resident, is_fragmented, room_for
-from rightsizer.fleet.mig_packing import Tenant, slice_up
-from rightsizer.fleet.packing import HourlyLoad, PackingLimits, pack
+from rightsizer.fleet.pools.defragmentation import Resident, is_fragmented, room_for
+from rightsizer.fleet.pools.mig_packing import Tenant, slice_up
+from rightsizer.fleet.pools.packing import HourlyLoad, PackingLimits, pack
 from rightsizer.sizing.slices import Need
 
 LIMITS = PackingLimits()

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from kept_estate import FIRST_DAY, estate_device
 from readings import DAY, HOUR, MINUTE
 from rightsizer.domain.units import Nanoseconds
-from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP
-from rightsizer.fleet.plan import Effort, Plan, PlannedSource, plan_of
+from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP
+from rightsizer.fleet.kept.shelf import Done
+from rightsizer.fleet.reading.plan import Effort, Plan, PlannedSource, plan_of
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
-from rightsizer.fleet.shelf import Done
 from rightsizer.fleet.source import SourceReport
 
 NOW: Nanoseconds = (FIRST_DAY + 14) * DAY + 10 * HOUR

@@ -1,7 +1,7 @@
 """What is left of a pool while it is promised piece by piece."""
 
 from estate_views import pool, steady
-from rightsizer.fleet.pool_room import PoolRoom
+from rightsizer.fleet.pools.pool_room import PoolRoom
 
 
 def test_parts_of_a_gpu_that_do_not_add_up_in_binary_leave_nothing_behind() -> None:

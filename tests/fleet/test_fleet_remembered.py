@@ -7,7 +7,7 @@ import pytest
 
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.fleet.prometheus.client import PrometheusStore
-from rightsizer.fleet.remembered import opened_before
+from rightsizer.fleet.reading.remembered import opened_before
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.telemetry.simulated.source import DEFAULT_START
 

@@ -7,9 +7,9 @@ import pytest
 
 from dcgm_estate import BUSY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
 from rightsizer.domain.state import Condition, Resource
-from rightsizer.fleet.column import Column
 from rightsizer.fleet.estate import Day
-from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.kept.column import Column
+from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.serving import ServingMetrics

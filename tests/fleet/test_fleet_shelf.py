@@ -8,10 +8,10 @@ from kept_estate import FIRST_DAY, track
 from readings import workload
 from rightsizer.domain.errors import HistoryError
 from rightsizer.fleet.estate import Day, Held
-from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.shelf import Done, PackedDay, Shelf
-from rightsizer.fleet.track import Track
-from rightsizer.fleet.track_form import encode
+from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.kept.shelf import Done, PackedDay, Shelf
+from rightsizer.fleet.kept.track import Track
+from rightsizer.fleet.kept.track_form import encode
 
 JOB = workload("job")
 UUIDS = ("GPU-0", "GPU-1")

@@ -11,11 +11,11 @@ from kept_estate import FIRST_DAY, track
 from readings import DAY, HOUR, MINUTE
 from rightsizer.domain.state import State
 from rightsizer.domain.units import Nanoseconds
-from rightsizer.fleet.day_demands import DemandSettings
-from rightsizer.fleet.days import DayOfSubject, Days
-from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP
+from rightsizer.fleet.kept.day_demands import DemandSettings
+from rightsizer.fleet.kept.days import DayOfSubject, Days
+from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP
+from rightsizer.fleet.kept.sheet import Sheet
 from rightsizer.fleet.prometheus.use import StoreUse
-from rightsizer.fleet.sheet import Sheet
 from rightsizer.fleet.sources.density import seconds_by_day
 from rightsizer.fleet.store import Sampled
 

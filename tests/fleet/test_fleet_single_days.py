@@ -14,16 +14,16 @@ from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure, Series
 from rightsizer.domain.histogram import Histogram
 from rightsizer.domain.state import Resource, State
 from rightsizer.domain.window import Window
-from rightsizer.fleet.column import Column
-from rightsizer.fleet.day_blocks import blocks_of
-from rightsizer.fleet.day_demands import DemandSettings
-from rightsizer.fleet.days import DayOfSubject, Days
-from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.kept_days import rows_of, sheets_of
-from rightsizer.fleet.sheet import Sheet
-from rightsizer.fleet.shelf import HeldRow, KeptSheet
-from rightsizer.fleet.single_days import are_aligned, rows_by_day, sheets_by_day
-from rightsizer.fleet.track_form import pack, unpack
+from rightsizer.fleet.kept.column import Column
+from rightsizer.fleet.kept.day_blocks import blocks_of
+from rightsizer.fleet.kept.day_demands import DemandSettings
+from rightsizer.fleet.kept.days import DayOfSubject, Days
+from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.kept.kept_days import rows_of, sheets_of
+from rightsizer.fleet.kept.sheet import Sheet
+from rightsizer.fleet.kept.shelf import HeldRow, KeptSheet
+from rightsizer.fleet.kept.single_days import are_aligned, rows_by_day, sheets_by_day
+from rightsizer.fleet.kept.track_form import pack, unpack
 
 BUSY = (0.2, 0.9, 0.5)
 

@@ -6,7 +6,7 @@ import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
 from rightsizer.fleet.estate import Estate
-from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.slurm import SlurmState

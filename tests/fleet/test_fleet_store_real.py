@@ -9,7 +9,7 @@ import pytest
 
 from prometheus_server import Prometheus, prometheus_server, scrape_config
 from rightsizer.domain.errors import StoreError, StoreLimitError
-from rightsizer.fleet.grid import DAY, FINE_STEP, Grid
+from rightsizer.fleet.kept.grid import DAY, FINE_STEP, Grid
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.prometheus.matchers import Matchers
 from rightsizer.fleet.prometheus.selector import selector

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kept_estate import FIRST_DAY, track, tracks
-from rightsizer.fleet.column import Kind
-from rightsizer.fleet.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.track import Track
-from rightsizer.fleet.track_form import decode, encode
+from rightsizer.fleet.kept.column import Kind
+from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.kept.track import Track
+from rightsizer.fleet.kept.track_form import decode, encode
 
 _LOSS = {Kind.MEAN: 2.0**-10, Kind.PEAK: 2.0**-10, Kind.COUNT: 0.0}
 _SECONDS_LOSS = 2.0**-15

@@ -4,7 +4,7 @@ import pytest
 
 from estate_views import L4, pool, steady, view, work
 from rightsizer.fleet.estate import Waiting
-from rightsizer.fleet.waiting import may_wait_for, placed_waiting, waiting_for, waiting_gpus
+from rightsizer.fleet.pools.waiting import may_wait_for, placed_waiting, waiting_for, waiting_gpus
 
 LARGE = pool("large", steady(30.0), nodes=4, each=8)
 SMALL = pool("small", steady(6.0), nodes=4, each=2, board=L4)

@@ -6,8 +6,8 @@ from printed_manifests import homeless
 from rightsizer.domain.finding import Action, Instruction
 from rightsizer.domain.workload import WorkloadKind
 from rightsizer.edge.yaml import load_yaml
-from rightsizer.fleet.pool_commands import pack_tightly
-from rightsizer.fleet.sharing_fragments import sharing_fragments
+from rightsizer.fleet.pools.pool_commands import pack_tightly
+from rightsizer.fleet.pools.sharing_fragments import sharing_fragments
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from cases import judgement
 from estate_views import hours, pool, steady, view
 from fleet_answers import fleet_answer, sources
 from rightsizer.domain.finding import FindingKind, Reason
-from rightsizer.fleet.judging import Tally
-from rightsizer.fleet.plan import Plan
+from rightsizer.fleet.cases.judging import Tally
+from rightsizer.fleet.reading.plan import Plan
 from rightsizer.runtime.fleet.form import fleet_form, plan_form
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "fleet.md"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from rightsizer.domain.device import Device
 from rightsizer.domain.state import Resource
 from rightsizer.domain.workload import Workload
-from rightsizer.fleet.track import Track
+from rightsizer.fleet.kept.track import Track
 
 __all__ = ["Day", "Estate", "EstateDevice", "Held", "NodeAdvice", "Waiting"]
 

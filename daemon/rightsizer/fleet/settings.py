@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, make_dataclass
 from typing import Any
 
 from rightsizer.domain.settings import setting
-from rightsizer.fleet.day_demands import DemandSettings
+from rightsizer.fleet.kept.day_demands import DemandSettings
 from rightsizer.fleet.rules import ESTATE_RULES
 from rightsizer.fleet.sources.agent.settings import AgentSourceSettings
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from rightsizer.domain.state import Tier
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.fleet.estate import Day, Estate, EstateDevice
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.kept.grid import Grid
 from rightsizer.fleet.store import Store
 
 __all__ = ["Source", "SourceReport"]

@@ -24,24 +24,24 @@ from rightsizer.domain.finding import (
 )
 from rightsizer.domain.settings import setting
 from rightsizer.domain.workload import WorkloadClass
-from rightsizer.fleet.defragmentation import (
+from rightsizer.fleet.fleet_rule import EstateRule, Verdict
+from rightsizer.fleet.pools.defragmentation import (
     Defragmentation,
     Resident,
     is_fragmented,
     room_for,
 )
-from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pool_commands import pack_tightly
-from rightsizer.fleet.pool_subject import (
+from rightsizer.fleet.pools.pool_commands import pack_tightly
+from rightsizer.fleet.pools.pool_subject import (
     PoolSubject,
     kind_of,
     pool_key,
     pool_subject,
     workloads_in,
 )
-from rightsizer.fleet.spare import SpareSettings, spare_of
+from rightsizer.fleet.pools.spare import SpareSettings, spare_of
+from rightsizer.fleet.pools.waiting import part_of, waiting_for
 from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
-from rightsizer.fleet.waiting import part_of, waiting_for
 
 __all__ = ["RULE", "FragmentationSettings"]
 

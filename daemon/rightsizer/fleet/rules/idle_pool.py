@@ -14,20 +14,20 @@ from rightsizer.advice.verdict import Complaint, complain, find_nothing
 from rightsizer.domain.finding import Action, Finding, FindingKind, Option, Reason, Risk
 from rightsizer.domain.settings import setting
 from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.hourly import independent_hours
-from rightsizer.fleet.pool_commands import take_out
-from rightsizer.fleet.pool_growth import GrowthSettings, growth_of
-from rightsizer.fleet.pool_subject import (
+from rightsizer.fleet.pools.hourly import independent_hours
+from rightsizer.fleet.pools.pool_commands import take_out
+from rightsizer.fleet.pools.pool_growth import GrowthSettings, growth_of
+from rightsizer.fleet.pools.pool_subject import (
     PoolSubject,
     kind_of,
     of_gpus,
     pool_key,
     pool_subject,
 )
+from rightsizer.fleet.pools.spare import Spare, SpareSettings, spare_of
+from rightsizer.fleet.pools.waiting import may_wait_for
 from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
-from rightsizer.fleet.spare import Spare, SpareSettings, spare_of
 from rightsizer.fleet.view import EstateView, PoolView
-from rightsizer.fleet.waiting import may_wait_for
 
 __all__ = ["RULE", "IdlePoolSettings"]
 

@@ -25,8 +25,8 @@ from rightsizer.domain.finding import (
 from rightsizer.domain.settings import setting
 from rightsizer.domain.workload import WorkloadClass
 from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.packing import PackingLimits
-from rightsizer.fleet.pool_subject import (
+from rightsizer.fleet.pools.packing import PackingLimits
+from rightsizer.fleet.pools.pool_subject import (
     PoolSubject,
     kind_of,
     of_gpus,
@@ -34,12 +34,12 @@ from rightsizer.fleet.pool_subject import (
     pool_subject,
     workloads_in,
 )
+from rightsizer.fleet.pools.shared_gpus import SharedGpu, SharingPlan, plan_sharing
+from rightsizer.fleet.pools.sharing_fragments import sharing_fragments
+from rightsizer.fleet.pools.small_work import Small, small_work
+from rightsizer.fleet.pools.waiting import waiting_gpus
 from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
-from rightsizer.fleet.shared_gpus import SharedGpu, SharingPlan, plan_sharing
-from rightsizer.fleet.sharing_fragments import sharing_fragments
-from rightsizer.fleet.small_work import Small, small_work
 from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
-from rightsizer.fleet.waiting import waiting_gpus
 
 __all__ = ["RULE", "PackingSettings"]
 

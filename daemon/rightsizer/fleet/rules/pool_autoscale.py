@@ -25,19 +25,19 @@ from rightsizer.domain.finding import Action, Finding, FindingKind, Option, Reas
 from rightsizer.domain.pattern import Shape
 from rightsizer.domain.settings import setting
 from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.hourly import independent_hours, shape_by_hour
-from rightsizer.fleet.node_load import NodeLoad, node_load
-from rightsizer.fleet.pool_commands import follow_the_load
-from rightsizer.fleet.pool_subject import (
+from rightsizer.fleet.pools.hourly import independent_hours, shape_by_hour
+from rightsizer.fleet.pools.node_load import NodeLoad, node_load
+from rightsizer.fleet.pools.pool_commands import follow_the_load
+from rightsizer.fleet.pools.pool_subject import (
     PoolSubject,
     kind_of,
     of_gpus,
     pool_key,
     pool_subject,
 )
+from rightsizer.fleet.pools.waiting import may_wait_for
 from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
 from rightsizer.fleet.view import EstateView, PoolView
-from rightsizer.fleet.waiting import may_wait_for
 
 __all__ = ["RULE", "PoolAutoscaleSettings"]
 

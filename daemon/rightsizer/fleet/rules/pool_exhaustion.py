@@ -22,10 +22,10 @@ from rightsizer.domain.finding import (
 from rightsizer.domain.pattern import Trend
 from rightsizer.domain.settings import setting
 from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pool_growth import GrowthSettings, growth_of
-from rightsizer.fleet.pool_subject import PoolSubject, pool_key, pool_subject
+from rightsizer.fleet.pools.pool_growth import GrowthSettings, growth_of
+from rightsizer.fleet.pools.pool_subject import PoolSubject, pool_key, pool_subject
+from rightsizer.fleet.pools.waiting import waiting_gpus
 from rightsizer.fleet.view import EstateView, PoolView
-from rightsizer.fleet.waiting import waiting_gpus
 
 __all__ = ["RULE", "PoolExhaustionSettings"]
 

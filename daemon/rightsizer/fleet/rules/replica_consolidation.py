@@ -17,9 +17,9 @@ from rightsizer.advice.verdict import Complaint, complain, find_nothing
 from rightsizer.domain.finding import Action, Finding, FindingKind, Option, Reason
 from rightsizer.domain.settings import setting
 from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.hourly import independent_hours
-from rightsizer.fleet.packing import PackingLimits
-from rightsizer.fleet.pool_subject import (
+from rightsizer.fleet.pools.hourly import independent_hours
+from rightsizer.fleet.pools.packing import PackingLimits
+from rightsizer.fleet.pools.pool_subject import (
     PoolSubject,
     kind_of,
     of_gpus,
@@ -27,11 +27,11 @@ from rightsizer.fleet.pool_subject import (
     pool_subject,
     workloads_in,
 )
-from rightsizer.fleet.replica_stacks import Replicated, freed_by, replicated, stacks
+from rightsizer.fleet.pools.replica_stacks import Replicated, freed_by, replicated, stacks
+from rightsizer.fleet.pools.sharing_fragments import sharing_fragments
+from rightsizer.fleet.pools.waiting import waiting_gpus
 from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
-from rightsizer.fleet.sharing_fragments import sharing_fragments
 from rightsizer.fleet.view import EstateView, PoolView
-from rightsizer.fleet.waiting import waiting_gpus
 
 __all__ = ["RULE", "ReplicaConsolidationSettings"]
 

@@ -33,7 +33,7 @@ from rightsizer.domain.finding import (
 from rightsizer.domain.settings import setting
 from rightsizer.domain.workload import WorkloadClass, WorkloadKind
 from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pool_commands import pack_tightly
+from rightsizer.fleet.pools.pool_commands import pack_tightly
 from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
 
 __all__ = ["RULE", "ScatteredPlacementSettings"]

@@ -25,7 +25,7 @@ from rightsizer.domain.finding import (
 )
 from rightsizer.domain.settings import setting
 from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pool_subject import pool_key, pool_subject, workloads_in
+from rightsizer.fleet.pools.pool_subject import pool_key, pool_subject, workloads_in
 from rightsizer.fleet.view import EstateView, PoolView
 
 __all__ = ["RULE", "StragglersSettings"]

@@ -26,12 +26,12 @@ from rightsizer.domain.finding import (
 from rightsizer.domain.settings import setting
 from rightsizer.domain.workload import WorkloadClass, WorkloadKind
 from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pool_growth import GrowthSettings, growth_of
-from rightsizer.fleet.pool_subject import pool_subject
+from rightsizer.fleet.pools.pool_growth import GrowthSettings, growth_of
+from rightsizer.fleet.pools.pool_subject import pool_subject
+from rightsizer.fleet.pools.spare import SpareSettings, spare_of
+from rightsizer.fleet.pools.waiting import may_wait_for
 from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
-from rightsizer.fleet.spare import SpareSettings, spare_of
 from rightsizer.fleet.view import EstateView, WorkloadView
-from rightsizer.fleet.waiting import may_wait_for
 
 __all__ = ["RULE", "WrongGpuTypeSettings"]
 

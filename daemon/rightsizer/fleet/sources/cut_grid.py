@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rightsizer.domain.units import Nanoseconds
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.kept.grid import Grid
 
 __all__ = ["CutGrid"]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.store import Store
 
 __all__ = ["seconds_by_day"]

@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Iterable
 
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.kept.grid import Grid
 from rightsizer.fleet.store import Sampled
 
 __all__ = ["by_label", "placed"]

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from rightsizer.domain.signal_name import Signal
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.fleet.grid import FINE_STEP, Grid
+from rightsizer.fleet.kept.grid import FINE_STEP, Grid
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.kubernetes_series import Pod
 from rightsizer.fleet.sources.labels import first_label, one_of, selector

@@ -7,9 +7,9 @@ from rightsizer.advice.judgement import Judgement
 from rightsizer.domain.advice import Advice
 from rightsizer.domain.finding import Finding
 from rightsizer.domain.units import Nanoseconds
-from rightsizer.fleet.brokerage import Served
+from rightsizer.fleet.cases.judging import Tally
 from rightsizer.fleet.estate import NodeAdvice, Waiting
-from rightsizer.fleet.judging import Tally
+from rightsizer.fleet.pools.brokerage import Served
 from rightsizer.fleet.prometheus.use import StoreUse
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.teams import TeamUse

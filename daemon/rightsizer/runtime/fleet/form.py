@@ -6,8 +6,8 @@ from typing import Any
 
 from rightsizer.domain.finding import FindingKind
 from rightsizer.domain.units import seconds
-from rightsizer.fleet.brokerage import Offer, Served
-from rightsizer.fleet.plan import Plan
+from rightsizer.fleet.pools.brokerage import Offer, Served
+from rightsizer.fleet.reading.plan import Plan
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.view import PoolView
 from rightsizer.publish.json_form import advice_form, finding_form

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rightsizer.domain.metric_family import series_key
-from rightsizer.fleet.brokerage import Served
+from rightsizer.fleet.pools.brokerage import Served
 from rightsizer.fleet.view import PoolView
 from rightsizer.runtime.fleet.answer import FleetAnswer
 from rightsizer.runtime.fleet.pool_figures import gpus_of, mean_of, waiting_by_pool

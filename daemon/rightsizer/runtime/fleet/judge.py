@@ -17,27 +17,27 @@ from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.domain.errors import ConfigurationError, StoreError
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.edge.clock import Clock
-from rightsizer.fleet.absence import why_nothing
-from rightsizer.fleet.batch import Order
-from rightsizer.fleet.brokerage import broker
-from rightsizer.fleet.case import CaseSettings
+from rightsizer.fleet.cases.batch import Order
+from rightsizer.fleet.cases.case import CaseSettings
+from rightsizer.fleet.cases.estate_judging import judge_whole, spans_of
+from rightsizer.fleet.cases.estate_view import view_of
+from rightsizer.fleet.cases.judging import BatchVerdicts, Fault, Judging, Tally, judge_estate
+from rightsizer.fleet.cases.measuring import Measuring
+from rightsizer.fleet.cases.roster import roster_of
 from rightsizer.fleet.collection import paused_collection
 from rightsizer.fleet.crew import workers_of
 from rightsizer.fleet.estate import Estate
-from rightsizer.fleet.estate_judging import judge_whole, spans_of
-from rightsizer.fleet.estate_view import view_of
-from rightsizer.fleet.gaps import gaps_of
-from rightsizer.fleet.harvest import Reading, harvest
-from rightsizer.fleet.judging import BatchVerdicts, Fault, Judging, Tally, judge_estate
-from rightsizer.fleet.kept_days import rows_of
-from rightsizer.fleet.measuring import Measuring
-from rightsizer.fleet.plan import Plan, PlannedSource, plan_of
+from rightsizer.fleet.kept.kept_days import rows_of
+from rightsizer.fleet.kept.shelf import Shelf
+from rightsizer.fleet.pools.brokerage import broker
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.prometheus.use import StoreUse
-from rightsizer.fleet.remembered import opened_before
-from rightsizer.fleet.roster import roster_of
+from rightsizer.fleet.reading.absence import why_nothing
+from rightsizer.fleet.reading.gaps import gaps_of
+from rightsizer.fleet.reading.harvest import Reading, harvest
+from rightsizer.fleet.reading.plan import Plan, PlannedSource, plan_of
+from rightsizer.fleet.reading.remembered import opened_before
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.shelf import Shelf
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.composite import Composite
 from rightsizer.fleet.teams import team_uses

@@ -13,9 +13,10 @@ from rightsizer.accounting.usage import UsageSettings
 from rightsizer.domain.block import Measure
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.workload import Workload
-from rightsizer.fleet.column import Column
 from rightsizer.fleet.estate import Day, EstateDevice, Held
-from rightsizer.fleet.grid import DAY, Grid
+from rightsizer.fleet.kept.column import Column
+from rightsizer.fleet.kept.grid import DAY, Grid
+from rightsizer.fleet.kept.track import Track
 from rightsizer.fleet.sources.agent import figures
 from rightsizer.fleet.sources.agent.demand_histograms import Buckets, buckets_of, demands_of
 from rightsizer.fleet.sources.agent.form import FIGURE, Figure, Labels, grouped
@@ -37,7 +38,6 @@ from rightsizer.fleet.sources.agent.workloads import workload_by_key, workload_q
 from rightsizer.fleet.sources.cut_grid import CutGrid
 from rightsizer.fleet.sources.placing import by_label, placed
 from rightsizer.fleet.store import Sampled, Store
-from rightsizer.fleet.track import Track
 
 __all__ = ["DayReader"]
 

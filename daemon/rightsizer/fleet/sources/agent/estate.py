@@ -9,7 +9,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.domain.state import Resource
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.fleet.estate import Estate, EstateDevice
-from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.sources.agent.devices import (
     DEVICE_LABELS,

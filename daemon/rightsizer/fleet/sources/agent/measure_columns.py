@@ -18,7 +18,7 @@ from rightsizer.domain.block import Measure
 from rightsizer.domain.device import Device
 from rightsizer.domain.pcie import link_bytes_per_second
 from rightsizer.domain.state import Tier
-from rightsizer.fleet.column import Column
+from rightsizer.fleet.kept.column import Column
 from rightsizer.fleet.sources.agent.time_columns import Presence
 
 __all__ = ["Columns", "Figures", "measure_columns", "needs_power"]

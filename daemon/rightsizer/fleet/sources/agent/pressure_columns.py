@@ -9,8 +9,8 @@ from typing import Final
 
 from rightsizer.domain.state import Resource
 from rightsizer.domain.units import Nanoseconds
-from rightsizer.fleet.column import Column, Kind
-from rightsizer.fleet.grid import DAY, Grid
+from rightsizer.fleet.kept.column import Column, Kind
+from rightsizer.fleet.kept.grid import DAY, Grid
 from rightsizer.fleet.sources.agent.form import FIGURE, Form, Labels
 from rightsizer.fleet.sources.labels import word_of
 from rightsizer.fleet.sources.placing import placed

@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.domain.state import Tier
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
-from rightsizer.fleet.grid import DAY
+from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.agent.reach import UP, Reach, names_at, reach, some_devices

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.fleet.grid import COARSE_STEP, DAY
+from rightsizer.fleet.kept.grid import COARSE_STEP, DAY
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.store import Store
 

@@ -8,7 +8,7 @@ from rightsizer.accounting.usage import UsageSettings
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.fleet.estate import Day, Estate, EstateDevice
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.kept.grid import Grid
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.agent.day import DayReader

@@ -12,8 +12,8 @@ from typing import Final
 
 from rightsizer.domain.state import Cause, Condition, State
 from rightsizer.domain.units import seconds
-from rightsizer.fleet.column import Column, Kind
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.kept.column import Column, Kind
+from rightsizer.fleet.kept.grid import Grid
 
 __all__ = ["Presence", "energy_columns", "presence_of", "seconds_columns", "state_columns"]
 

@@ -19,7 +19,7 @@ from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.units import Nanoseconds, seconds
 from rightsizer.domain.workload import Holding
 from rightsizer.fleet.estate import Held
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.kept.grid import Grid
 from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceDay
 
 __all__ = ["Booked", "DayBooks"]

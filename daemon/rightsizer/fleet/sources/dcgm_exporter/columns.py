@@ -12,7 +12,7 @@ from rightsizer.domain.plausible import plausible
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.units import convert
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.kept.grid import Grid
 from rightsizer.fleet.sources.dcgm_exporter.labels import device_of
 from rightsizer.fleet.sources.placing import placed
 from rightsizer.fleet.store import Sampled

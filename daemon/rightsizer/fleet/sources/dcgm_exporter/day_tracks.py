@@ -8,12 +8,12 @@ from rightsizer.domain.device import Device
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.state import Condition
 from rightsizer.fleet.estate import Held
-from rightsizer.fleet.grid import FINE_STEP, Grid
+from rightsizer.fleet.kept.grid import FINE_STEP, Grid
+from rightsizer.fleet.kept.track import Track
 from rightsizer.fleet.sources.dcgm_exporter.booking import DayBooks
 from rightsizer.fleet.sources.dcgm_exporter.peaks import Peaks
 from rightsizer.fleet.sources.dcgm_exporter.readings import DeviceDay
 from rightsizer.fleet.sources.dcgm_exporter.tracks import TrackBuilder
-from rightsizer.fleet.track import Track
 
 __all__ = ["DayTracks"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rightsizer.domain.units import seconds
 from rightsizer.domain.workload import Workload
 from rightsizer.fleet.estate import Held
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.kept.grid import Grid
 from rightsizer.fleet.sources.dcgm_exporter.holders import Holder, HolderNames
 from rightsizer.fleet.sources.dcgm_exporter.labels import device_of
 from rightsizer.fleet.sources.placing import placed

@@ -6,7 +6,7 @@ from typing import Final
 from rightsizer.domain.state import Tier
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
 from rightsizer.domain.xid import CRITICAL_XIDS, XID_MEANINGS
-from rightsizer.fleet.grid import FINE_STEP
+from rightsizer.fleet.kept.grid import FINE_STEP
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.fields import (
     ENERGY,

@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.domain.device import Device
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.kept.grid import Grid
 from rightsizer.fleet.sources.dcgm_exporter.labels import (
     DEVICE_LABELS,
     HOLDER_LABELS,

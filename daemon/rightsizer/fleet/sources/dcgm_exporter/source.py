@@ -11,7 +11,7 @@ from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.workload import Allocator
 from rightsizer.fleet.estate import Day, Estate, EstateDevice, Held
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.kept.grid import Grid
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.census import holder_names, take_census

@@ -13,10 +13,10 @@ from rightsizer.domain.device import Device
 from rightsizer.domain.entry import Entry
 from rightsizer.domain.state import Condition, Resource, State
 from rightsizer.domain.units import seconds
-from rightsizer.fleet.column import Column, Kind
-from rightsizer.fleet.grid import Grid
+from rightsizer.fleet.kept.column import Column, Kind
+from rightsizer.fleet.kept.grid import Grid
+from rightsizer.fleet.kept.track import Track, empty_column
 from rightsizer.fleet.sources.dcgm_exporter.booking import Booked
-from rightsizer.fleet.track import Track, empty_column
 
 __all__ = ["TrackBuilder"]
 

@@ -1,0 +1,1 @@
+"""Days that are kept: their columns, their sums, their blocks, and the file that holds them."""

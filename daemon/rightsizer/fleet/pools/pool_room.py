@@ -1,0 +1,208 @@
+"""What of a pool is still to be promised: free GPUs by node, and steps that would free more."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.domain.finding import Action
+from rightsizer.domain.workload import WorkloadClass
+from rightsizer.fleet.pools.defragmentation import Defragmentation, Resident, room_for
+from rightsizer.fleet.pools.reclaim import Reclaim, disruption_of
+from rightsizer.fleet.view import PoolView, WorkloadView
+
+__all__ = ["Cost", "PoolRoom", "Step", "Way"]
+
+_MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
+_PLACES: Final = 6
+_MOST_MOVE_PLANS: Final = 4
+"""Of one pool: each looks at all its nodes, and nobody empties more of them at once."""
+Cost = tuple[int, int, float, int, str]
+"""Moves, disruption, idle GPU-hours (negative, so that most comes first), steps, node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do first."""
+
+    action: Action
+    advice: str
+    """Its id; empty where no advice says it."""
+    workloads: tuple[str, ...]
+    frees: tuple[tuple[str, int], ...]
+    """Whole GPUs by node."""
+    target: str = ""
+    """The node that work is moved to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How to make room for one part on a node."""
+
+    node: str
+    cost: Cost
+    reclaims: tuple[Reclaim, ...] = ()
+    moves: Defragmentation | None = None
+
+
+class PoolRoom:
+    """The rest of a pool while it is promised piece by piece."""
+
+    def __init__(
+        self, pool: PoolView, reclaims: Iterable[Reclaim], workloads: Iterable[WorkloadView]
+    ) -> None:
+        """All of a pool.
+
+        Args:
+            pool: What is free of it now.
+            reclaims: What could be freed of it.
+            workloads: Those that are in it.
+        """
+        self.pool = pool
+        self._free = {node: float(gpus) for node, gpus in pool.free_by_node.items()}
+        self._freed: dict[str, float] = {}
+        self._steps: dict[str, list[Step]] = {}
+        self._reclaims: dict[str, list[Reclaim]] = {}
+        for each in sorted(reclaims, key=_rank):
+            for node in each.gpus_by_node:
+                self._reclaims.setdefault(node, []).append(each)
+        self._gone: set[str] = set()
+        self._movable = [each for each in workloads if _is_movable(each)]
+        self._move_plans = 0
+
+    def give_now(self, part: float, most: float) -> list[tuple[str, float]]:
+        """Promise free GPUs, by node: whole parts, on the fullest nodes that have room.
+
+        Args:
+            part: GPUs that must be on one node.
+            most: GPUs that are wanted in all.
+        """
+        given: list[tuple[str, float]] = []
+        for node in sorted(self._free, key=lambda name: (self._free[name], name)):
+            here = 0.0
+            while most > 0 and (piece := min(part, most)) and self._take_free(node, piece):
+                here += piece
+                most = round(most - piece, _PLACES)
+            if here:
+                given.append((node, round(here, _PLACES)))
+        return given
+
+    def cheapest(self, part: float) -> Way | None:
+        """The way to room for one part that disturbs least; `None` where there is none."""
+        wanted = math.ceil(part)
+        ways = [
+            way
+            for node in sorted({*self._reclaims, *self._freed})
+            if (way := self._way(node, wanted)) is not None
+        ]
+        best = min(ways, key=lambda way: way.cost, default=None)
+        is_cheap = best is not None and best.cost[0] == 0
+        if wanted > 1 and not is_cheap and self._move_plans < _MOST_MOVE_PLANS:
+            self._move_plans += 1
+            found = self._by_moves(wanted)
+            if found is not None and (best is None or found.cost < best.cost):
+                return found
+        return best
+
+    def give_after(self, way: Way, part: float, most: float) -> tuple[float, tuple[Step, ...]]:
+        """Take a way, and promise what it makes room for on its node; with all its steps."""
+        self._do(way)
+        given = 0.0
+        while most > 0 and (piece := min(part, most)) and self._take_any(way.node, piece):
+            given += piece
+            most = round(most - piece, _PLACES)
+        return round(given, _PLACES), tuple(self._steps.get(way.node, ()))
+
+    def _take_free(self, node: str, piece: float) -> bool:
+        left = _without(self._free[node], piece)
+        if left is None:
+            return False
+        self._free[node] = left
+        return True
+
+    def _take_any(self, node: str, piece: float) -> bool:
+        free, freed = self._free.get(node, 0.0), self._freed.get(node, 0.0)
+        left = _without(freed, piece)
+        if left is not None:
+            self._freed[node] = left
+            return True
+        wanted = math.ceil(piece)
+        if math.floor(free) + math.floor(freed) < wanted:
+            return False
+        self._freed[node] = freed - math.floor(freed)
+        self._free[node] = free - (wanted - math.floor(freed))
+        return True
+
+    def _way(self, node: str, wanted: int) -> Way | None:
+        have = math.floor(self._free.get(node, 0.0)) + math.floor(self._freed.get(node, 0.0))
+        chosen: list[Reclaim] = []
+        for each in self._reclaims.get(node, ()):
+            if have >= wanted:
+                break
+            if self._gone.isdisjoint(each.workloads):
+                chosen.append(each)
+                have += each.gpus_by_node[node]
+        if have < wanted:
+            return None
+        cost = (
+            sum(each.moves for each in chosen),
+            max((each.disruption for each in chosen), default=-1),
+            -sum(each.idle_gpu_hours for each in chosen),
+            len(chosen),
+            node,
+        )
+        return Way(node, cost, tuple(chosen))
+
+    def _by_moves(self, wanted: int) -> Way | None:
+        left = [each for each in self._movable if each.case.key not in self._gone]
+        by_key = {each.case.key: each for each in left}
+        residents: dict[str, list[Resident]] = {}
+        for each in left:
+            ((node, gpus),) = each.nodes.items()
+            residents.setdefault(node, []).append(Resident(gpus, each.case.key))
+        free = {node: math.floor(gpus) for node, gpus in self._free.items()}
+        if sum(free.values()) < wanted:
+            return None
+        found = room_for(wanted, free, residents)
+        if found is None:
+            return None
+        most = max(disruption_of(by_key[move.key]) for move in found.moves)
+        return Way(
+            found.node, (len(found.moves), most, 0.0, len(found.moves), found.node), (), found
+        )
+
+    def _do(self, way: Way) -> None:
+        for each in way.reclaims:
+            self._gone.update(each.workloads)
+            frees = tuple(each.gpus_by_node.items())
+            self._note(Step(each.action, each.advice, each.workloads, frees))
+        for move in () if way.moves is None else way.moves.moves:
+            self._gone.add(move.key)
+            self._free[move.target] -= move.gpus
+            frees = ((move.source, move.gpus),)
+            self._note(Step(Action.MOVE_GPUS, "", (move.key,), frees, move.target))
+
+    def _note(self, step: Step) -> None:
+        for node, gpus in step.frees:
+            self._freed[node] = self._freed.get(node, 0.0) + gpus
+            self._steps.setdefault(node, []).append(step)
+
+
+def _rank(reclaim: Reclaim) -> tuple[int, int, float, Sequence[str]]:
+    return reclaim.moves, reclaim.disruption, -reclaim.idle_gpu_hours, reclaim.workloads
+
+
+def _is_movable(view: WorkloadView) -> bool:
+    workload = view.case.workload
+    return workload is not None and workload.workload_class in _MOVABLE and len(view.nodes) == 1
+
+
+def _without(left: float, piece: float) -> float | None:
+    """What is left of some GPUs; a part of one is never of two, and `None` where it has no room."""
+    whole = math.floor(left)
+    if piece >= 1:
+        return left - math.ceil(piece) if whole >= math.ceil(piece) else None
+    if round(left - whole - piece, _PLACES) >= 0:
+        # What is left of thirds may be a trifle below nothing, which is no room at all.
+        return max(0.0, round(left - piece, _PLACES))
+    return whole - piece if whole >= 1 else None

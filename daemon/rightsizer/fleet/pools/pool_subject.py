@@ -1,0 +1,153 @@
+"""A pool as a rule speaks of it: what is known of its past, how sure that is, and its prices."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rightsizer.advice.market import Market
+from rightsizer.advice.savings import released
+from rightsizer.advice.verdict import abstain
+from rightsizer.domain.device import Device
+from rightsizer.domain.finding import Case, Finding, Reason, Savings
+from rightsizer.domain.state import State
+from rightsizer.domain.units import format_duration
+from rightsizer.domain.window import Window
+from rightsizer.domain.workload import WorkloadKind
+from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values
+from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
+
+__all__ = [
+    "PoolSubject",
+    "kind_of",
+    "of_gpus",
+    "pool_key",
+    "pool_subject",
+    "workloads_in",
+]
+
+_MOST_NAMED: Final = 64
+"""Advice that names more devices than a row holds is read by nobody."""
+_HOUR_SECONDS: Final = 3600.0
+_DAY_HOURS: Final = 24.0
+_HISTORY_DAYS: Final = 3.0
+"""docs/definitions.md, conduct."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSubject:
+    """A pool, and how much is known of who held it."""
+
+    pool: PoolView
+    case: Case
+    """What the forms of a verdict ask for; it names at most 64 devices."""
+    known_seconds: float
+    coverage_ratio: float
+    covers_cycle: bool
+    """Nearly every hour of a week was seen."""
+
+    @property
+    def size(self) -> int:
+        """GPUs that are there now."""
+        return sum(self.pool.size_by_node.values())
+
+    def factors(self, margin: float) -> dict[str, float]:
+        """How sure a judgement of the pool's size is: its days, and how clear the case is.
+
+        Who holds what is told by schedulers, not by telemetry, so that no tier is in it.
+        """
+        days = self.known_seconds / _HOUR_SECONDS / _DAY_HOURS
+        return {
+            "coverage": self.coverage_ratio,
+            "history": 1.0 - math.exp(-days / _HISTORY_DAYS),
+            "samples": days / (days + 1.0),
+            "certainty": min(1.0, 0.5 + 5.0 * max(0.0, margin)),
+        }
+
+    def too_little(
+        self, rule: str, minimum_known_seconds: float, minimum_coverage_ratio: float
+    ) -> Finding | None:
+        """An abstention where the past does not carry a judgement of size."""
+        if not self.size:
+            return abstain(rule, self.case, Reason.INSUFFICIENT_DATA, "it has no GPU now")
+        if self.known_seconds < minimum_known_seconds:
+            why = f"only {format_duration(self.known_seconds)} of who held its GPUs is known"
+            return abstain(rule, self.case, Reason.INSUFFICIENT_DATA, why)
+        if self.coverage_ratio < minimum_coverage_ratio:
+            why = f"only {self.coverage_ratio:.0%} of the span is known"
+            return abstain(rule, self.case, Reason.INSUFFICIENT_DATA, why)
+        if not self.covers_cycle:
+            why = "the history does not cover every hour of a week"
+            return abstain(rule, self.case, Reason.INSUFFICIENT_DATA, why)
+        return None
+
+
+def pool_key(name: str) -> str:
+    """The key of advice on a pool."""
+    return f"pool/{name}"
+
+
+def pool_subject(view: EstateView, pool: PoolView) -> PoolSubject:
+    """What is known of a pool over the span of a view."""
+    known = len(known_values(pool.held_peak)) * _HOUR_SECONDS
+    devices = sorted((each.device for each in pool.devices), key=lambda device: device.uuid)
+    case = Case(
+        key=pool_key(pool.name),
+        workload=None,
+        devices=tuple(devices[:_MOST_NAMED]),
+        windows=(_window(view, pool),),
+        provisioning=(),
+    )
+    return PoolSubject(
+        pool=pool,
+        case=case,
+        known_seconds=known,
+        coverage_ratio=known_ratio(pool.held_peak),
+        covers_cycle=covers_cycle(pool.held_peak),
+    )
+
+
+def of_gpus(pool: PoolView, market: Market, low: float, high: float) -> Savings:
+    """What so many GPUs of a pool less save: money where all are of one board that has a price.
+
+    Energy is not known by the pool.
+    """
+    whole = Device(uuid="", index=0, board=pool.board)
+    case = Case("", None, (whole,), (), ())
+    found = released(case, market, low, high)
+    return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
+
+
+def workloads_in(view: EstateView, pool: PoolView) -> tuple[WorkloadView, ...]:
+    """Those of a pool, by their keys."""
+    found = (each for each in view.workloads if each.pool == pool.name)
+    return tuple(sorted(found, key=lambda each: each.case.key))
+
+
+def kind_of(view: EstateView, pool: PoolView) -> WorkloadKind | None:
+    """Who hands the pool's GPUs out, by what most of its work is; `None` where nobody knows."""
+    kinds = [each.case.workload.kind for each in workloads_in(view, pool) if each.case.workload]
+    known = [kind for kind in (WorkloadKind.KUBERNETES, WorkloadKind.SLURM) if kind in kinds]
+    return max(known, key=kinds.count, default=None)
+
+
+def _window(view: EstateView, pool: PoolView) -> Window:
+    """The hours of the pool as one device's: held, active, empty, unknown."""
+    held, active = known_values(pool.held), known_values(pool.active)
+    present = known_values(pool.present)
+    known = round(len(held) * HOUR)
+    at_work = round(known * _part(active, present))
+    idle = round(known * _part(held, present)) - at_work
+    states = {
+        State.PRODUCTIVE: at_work,
+        State.IDLE_HELD: max(0, idle),
+        State.IDLE_EMPTY: max(0, known - at_work - max(0, idle)),
+        State.UNKNOWN: max(0, view.end - view.start - known),
+    }
+    return Window(uuid=pool_key(pool.name), start=view.start, end=view.end, states=states)
+
+
+def _part(part: Sequence[float], whole: Sequence[float]) -> float:
+    if not part or not whole or sum(whole) <= 0.0:
+        return 0.0
+    return min(1.0, sum(part) / len(part) / (sum(whole) / len(whole)))
