@@ -183,7 +183,10 @@ _NODE_ADVICE: Final = (
 )
 
 
-_WAITING: Final = (Waiting("pod/web/queue", "serve", 3.0, 4 * 3600.0),)
+_WAITING: Final = (
+    Waiting("pod/web/queue", "serve", 3.0, 4 * 3600.0),
+    Waiting("pod/ml/giant", "", 16.0, 600.0, 16.0, "ml"),
+)
 
 
 def _of(of: Finding) -> dict[str, Any]:

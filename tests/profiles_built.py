@@ -59,7 +59,12 @@ def step(
         name=f"ProfilerStep#{number}",
         start=start,
         end=end,
-        time=TimeUse(seconds, seconds - host, host_wait_seconds=host),
+        time=TimeUse(
+            seconds,
+            seconds - host,
+            host_wait_seconds=host,
+            loader_wait_seconds=min(loader, host),
+        ),
         loader_seconds=loader,
         last_long_collective=None if late is None else start + round(late * MILLISECOND),
     )

@@ -176,7 +176,7 @@ def test_long_dismissal_is_not_forgotten_with_the_rest() -> None:
 def test_snoozed_advice_wakes_again() -> None:
     """After a week it asks anew, without another opening; until then it stays as it is."""
     ledger = opened()
-    assert ledger.act(ID, AdviceState.SNOOZED, "ada", after(5)) is None
+    ledger.act(ID, AdviceState.SNOOZED, "ada", after(5))
     run(ledger, [YES], 6 * DAY)
     assert state(ledger) is AdviceState.SNOOZED
     assert run(ledger, [YES], 5 + 7 * DAY) == []
@@ -187,7 +187,7 @@ def test_snoozed_advice_wakes_again() -> None:
 def test_claimed_advice_that_falls_quiet_has_succeeded() -> None:
     """Somebody did something and it helped."""
     ledger = opened()
-    assert ledger.act(ID, AdviceState.CLAIMED, "ada", after(5)) is None
+    ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
     run(ledger, [QUIET], 10)
     assert run(ledger, [QUIET], 20) == [CLOSED]
     (advice,) = ledger.advice()

@@ -66,10 +66,12 @@ def test_what_makes_no_sense_is_refused(
 
 
 def test_claim_can_be_taken_back() -> None:
-    """It asks for something again."""
+    """It asks for something again; each decision is an event of its own."""
     ledger = opened()
-    ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
-    assert ledger.act(ID, AdviceState.ACTIVE, "ada", after(6)) is None
+    claimed = ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
+    taken_back = ledger.act(ID, AdviceState.ACTIVE, "ada", after(6))
+    assert {claimed.kind, taken_back.kind} == {AdviceEventKind.DECIDED}
+    assert taken_back.advice.state is AdviceState.ACTIVE
     run(ledger, [QUIET], 10)
     run(ledger, [QUIET], 20)
     assert state(ledger) is AdviceState.EXPIRED

@@ -1,12 +1,19 @@
 """A ledger that was lost, and what others remember of it."""
 
-from cases import NOW, after, judgement
+from dataclasses import replace
+
+import pytest
+
+from cases import NOW, after, finding, judgement
 from rightsizer.advice.ledger import Ledger
-from rightsizer.domain.advice import AdviceEventKind
+from rightsizer.advice.record import Record
+from rightsizer.advice.restoration import Restoration, Standing
+from rightsizer.domain.advice import Advice, AdviceEventKind, AdviceState
 
 ID = "aaaaaaaaaaaa"
 OTHER = "bbbbbbbbbbbb"
 HOUR = 3600 * 10**9
+OPEN_BEFORE = Restoration({ID: Standing(NOW - 5 * HOUR)})
 OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
 YES, ELSEWHERE = judgement(), judgement(id=OTHER, key="other")
 QUIET = judgement(id="nothing", may_open=False, still_holds=False)
@@ -15,7 +22,7 @@ QUIET = judgement(id="nothing", may_open=False, still_holds=False)
 def test_what_was_open_before_keeps_its_age_and_is_not_told_again() -> None:
     """What nobody remembers is new."""
     ledger = Ledger()
-    ledger.remember({ID: NOW - 5 * HOUR})
+    ledger.remember(OPEN_BEFORE)
     (event,) = ledger.update([YES, ELSEWHERE], NOW)
     assert (event.kind, event.advice.id) == (OPENED, OTHER)
     opened = {advice.id: advice.opened for advice in ledger.advice()}
@@ -25,7 +32,7 @@ def test_what_was_open_before_keeps_its_age_and_is_not_told_again() -> None:
 def test_its_end_is_told_with_the_time_at_which_it_began() -> None:
     """So that what was marked when it was opened is found again."""
     ledger = Ledger()
-    ledger.remember({ID: NOW - 5 * HOUR})
+    ledger.remember(OPEN_BEFORE)
     ledger.update([YES], NOW)
     events = [
         event for minute in range(10, 600, 10) for event in ledger.update([QUIET], after(minute))
@@ -39,7 +46,7 @@ def test_what_the_ledger_knows_itself_counts() -> None:
     ledger.update([YES], NOW)
     for minute in range(10, 600, 10):
         ledger.update([QUIET], after(minute))
-    ledger.remember({ID: NOW - 5 * HOUR})
+    ledger.remember(OPEN_BEFORE)
     (event,) = ledger.update([YES], after(700))
     assert (event.kind, event.advice.opened) == (OPENED, after(700))
 
@@ -47,7 +54,54 @@ def test_what_the_ledger_knows_itself_counts() -> None:
 def test_a_time_that_is_still_to_come_is_now() -> None:
     """Clocks of others may be ahead."""
     ledger = Ledger()
-    ledger.remember({ID: NOW + HOUR})
+    ledger.remember(Restoration({ID: Standing(NOW + HOUR)}))
     ledger.update([YES], NOW)
     (advice,) = ledger.advice()
     assert advice.opened == NOW
+
+
+@pytest.mark.parametrize("state", [AdviceState.CLAIMED, AdviceState.SNOOZED, AdviceState.REGRESSED])
+def test_what_was_decided_holds(state: AdviceState) -> None:
+    """Who, why and until when go on with it, and nobody is told."""
+    expires = NOW + HOUR if state is AdviceState.SNOOZED else None
+    standing = Standing(NOW - 5 * HOUR, state, expires, "ana", "mine")
+    ledger = Ledger()
+    ledger.remember(Restoration({ID: standing}))
+    assert ledger.update([YES], NOW) == []
+    (advice,) = ledger.advice()
+    assert standing == Standing(
+        advice.opened, advice.state, advice.expires, advice.actor, advice.why
+    )
+    assert set(ledger.claims) == ({ID} if state is AdviceState.CLAIMED else set())
+
+
+def test_a_restored_snooze_ends() -> None:
+    """When it would have."""
+    ledger = Ledger()
+    snoozed = Standing(NOW - HOUR, AdviceState.SNOOZED, after(30), "ana")
+    ledger.remember(Restoration({ID: snoozed}))
+    for minute in (0, 10, 20):
+        ledger.update([YES], after(minute))
+        assert ledger.advice()[0].state is AdviceState.SNOOZED
+    assert ledger.update([YES], after(30)) == []
+    assert ledger.advice()[0].state is AdviceState.ACTIVE
+
+
+def test_a_restored_dismissal_keeps_quiet_until_its_end() -> None:
+    """Also where what it is about comes up only later; then it opens, and is told."""
+    dismissed = Advice(
+        replace(finding(), id=ID),
+        AdviceState.DISMISSED,
+        NOW - 5 * HOUR,
+        updated=NOW - HOUR,
+        expires=after(120),
+        closed=NOW - HOUR,
+        actor="ana",
+    )
+    ledger = Ledger()
+    ledger.remember(Restoration({}, (Record(dismissed, key=""),)))
+    assert ledger.update([], NOW) == []
+    ledger.remember(Restoration())
+    assert ledger.update([YES], after(60)) == []
+    assert [advice.state for advice in ledger.advice()] == [AdviceState.DISMISSED]
+    assert [event.kind for event in ledger.update([YES], after(120))] == [OPENED]

@@ -22,6 +22,7 @@ from rightsizer.domain.profile import (
     Profile,
     ProfiledDevice,
     SpanKind,
+    TimeUse,
 )
 
 WAITS = time_use(kernel=0.2, host=0.8)
@@ -31,6 +32,10 @@ SHORT = kernel("tiny", count=40_000, seconds=0.2)
 def _gain(finding: Finding) -> tuple[float | None, float | None]:
     (option,) = finding.options
     return option.time_ratio_low, option.time_ratio_high
+
+
+def _saving(seconds: float, **parts: float) -> TimeUse:
+    return time_use(**parts, checkpoint_wait_seconds=seconds)
 
 
 def _ranks(*lates: float, **more: object) -> list[Profile]:
@@ -82,7 +87,11 @@ def test_waiting_for_the_loader_is_host_bound_by_it() -> None:
     """The span is named, and the time of a step that may be saved with it."""
     steps = tuple(step(each, loader=0.06, host=0.05) for each in range(10))
     found = profile(
-        device(time=time_use(kernel=0.5, host=0.5), kernels=(SHORT,), steps=steps),
+        device(
+            time=time_use(kernel=0.5, host=0.5, loader_wait_seconds=0.5),
+            kernels=(SHORT,),
+            steps=steps,
+        ),
         host_spans=(span(SpanKind.LOADER, "DataLoader", 0.6),),
     )
     finding = host_bound.RULE.judge([found])
@@ -98,7 +107,8 @@ def test_waiting_for_the_loader_is_host_bound_by_it() -> None:
 def test_a_loader_that_works_beside_the_gpu_is_no_trouble() -> None:
     """However long it takes: no more than the device's wait can be its fault."""
     steps = tuple(step(each, loader=0.09, host=0.001) for each in range(10))
-    found = profile(device(time=time_use(kernel=0.99, host=0.01), steps=steps))
+    time = time_use(kernel=0.99, host=0.01, loader_wait_seconds=0.01)
+    found = profile(device(time=time, steps=steps))
 
     assert host_bound.RULE.judge([found]).finding is FindingKind.OPTIMIZED
 
@@ -122,13 +132,13 @@ def test_idle_time_beside_a_checkpoint_is_storage_bound() -> None:
     """The checkpoint is named; what runs beside kernels costs nothing."""
     spans = (span(SpanKind.CHECKPOINT, "save_checkpoint", 0.4),)
     finding = storage_bound.RULE.judge(
-        [profile(device(time=time_use(kernel=0.7, host=0.2)), host_spans=spans)]
+        [profile(device(time=_saving(0.3, kernel=0.7, host=0.2)), host_spans=spans)]
     )
 
     assert finding.reasons == (Reason.STORAGE_BOUND,)
     assert finding.evidence["spans"] == {"save_checkpoint": 0.4}
     assert _gain(finding) == (0.7, 0.85)
-    beside = profile(device(time=time_use(kernel=0.99, host=0.01)), host_spans=spans)
+    beside = profile(device(time=_saving(0.01, kernel=0.99, host=0.01)), host_spans=spans)
     assert storage_bound.RULE.judge([beside]).finding is FindingKind.OPTIMIZED
 
 
@@ -269,7 +279,12 @@ def test_no_rule_promises_more_than_there_is(
     busy, loader, copying, saving = shares
     idle = 1.0 - busy
     time = time_use(
-        kernel=busy, host=idle, copy_seconds=copying, exposed_copy_seconds=idle * copying
+        kernel=busy,
+        host=idle,
+        copy_seconds=copying,
+        exposed_copy_seconds=idle * copying,
+        loader_wait_seconds=idle * loader,
+        checkpoint_wait_seconds=idle * saving,
     )
     kernels = (kernel("sgemm", count, busy, uses_tensor_cores=False),) if count else ()
     steps = tuple(step(each, 500.0, loader=loader / 2, host=idle / 2) for each in marked)

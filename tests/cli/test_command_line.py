@@ -54,6 +54,16 @@ def test_what_does_not_exist_is_a_usage_error(arguments: list[str], capsys: Capt
     assert faults_of(capsys)[0].startswith("usage: rightsizer")
 
 
+def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured) -> None:
+    """Whoever reads thirty names has forgotten what for."""
+    with pytest.raises(SystemExit) as ended:
+        main(["repaly", "gpu.csv"])
+    told = faults_of(capsys)[-1]
+
+    assert ended.value.code == 2
+    assert "'repaly' is no command; did you mean 'replay'? Commands: agent, " in told
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_has_help_without_empty_defaults(command: Command, capsys: Captured) -> None:
     """A default is told where there is one, and never as Python's `None`."""

@@ -63,6 +63,35 @@ def test_a_candidate_has_its_costs_in_every_form(file: Path, capsys: Captured) -
     assert answer(file, text, capsys)["candidates"][0]["costs"]["carbon"] is None
 
 
+def test_costs_of_what_is_asked_for_and_of_what_could_be_made_are_told_apart(
+    file: Path, capsys: Captured
+) -> None:
+    """The table ranks by the first; the details have both, each by its name, at the same price."""
+    asked = {"model": SHAPE, "load": {"tokens_per_second": 150}, "gpus": ["H100-SXM5-80GB"]}
+    found = answer(file, json.dumps(asked), capsys)["candidates"][0]
+    assert main(["plan", str(file)]) == 0
+    text = capsys.readouterr().out
+    (header,) = (line for line in text.splitlines() if "full load  " in line)
+    row = text.splitlines()[text.splitlines().index(header) + 1]
+
+    wanted, full = found["cost_per_million_tokens_asked"], found["cost_per_million_tokens"]
+    assert wanted > full
+    assert f"{wanted:,.2f}" in row
+    assert (f"{full:,.2f}" if full >= 0.1 else f"{full:.2g}") in row
+    assert "$/M: of tokens asked for; full load: of all it could make." in text
+    assert "tokens at full load" in text
+
+
+def test_what_is_used_to_the_full_has_one_cost(file: Path, capsys: Captured) -> None:
+    """No load is stated, so that nothing else is asked for than can be made."""
+    file.write_text(json.dumps({"model": SHAPE, "gpus": ["L4"]}), encoding="utf-8")
+    assert main(["plan", str(file)]) == 0
+    text = capsys.readouterr().out
+
+    assert "$/M tokens" in text
+    assert "full load" not in text
+
+
 def test_a_configuration_is_used_where_it_is_named(file: Path, capsys: Captured) -> None:
     """Settings, boards and prices; flags go before it."""
     own = file.with_name("prices.yaml")

@@ -45,7 +45,7 @@ def test_people_see_why_and_what_else(file: Path, capsys: Captured) -> None:
         "what 1 x H100-SXM5-80GB cost:",
         "reserved, 1 year",
         "To own: $",
-        "Carbon: not known",
+        "not known without prices.carbon_grams_per_kwh",
         "of 3 kinds of GPU:\n  memory is too small on 1:\n    1 x T4: memory: needs",
         "weights in fp8:",
         "as the load grows, x129.75 in 12 months:",

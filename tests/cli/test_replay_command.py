@@ -61,6 +61,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["fine.csv", "--into", "."], 1, "history '.' cannot be read: Is a directory; name"),
         (["fine.csv", "--timeline", "fine.csv"], 2, "is a file of the recording; name another"),
         (["fine.csv", "--into", "./fine.csv"], 2, "is a file of the recording; name another"),
+        (
+            ["fine.csv", "--into", "no/try.db"],
+            1,
+            "history 'no/try.db' cannot be written: there is no folder 'no'; make it, or name",
+        ),
         (["fine.csv", "--into", "empty.csv"], 1, "is there and is no history; name another"),
     ],
 )

@@ -103,6 +103,35 @@ def test_faults_of_the_file_and_of_variables_come_together() -> None:
     assert fault.startswith("sample.yaml:1:1: job: must be a mapping")
 
 
+def test_a_variable_that_is_no_setting_hides_no_other_fault() -> None:
+    """Neither that of another variable, nor those of the file."""
+    found = faults(
+        "{job: {share: 3, wrkers: 2}, store: {color: gren, keep: soon}}",
+        RIGHTSIZER_JOB__INTERVALL="1m",
+        RIGHTSIZER_POLICIES="[{",
+        RIGHTSIZER_LISTEN=":80",
+    )
+    assert [line.partition(": ")[0] for line in found] == [
+        "RIGHTSIZER_JOB__INTERVALL",
+        "RIGHTSIZER_POLICIES:1:3",
+        "RIGHTSIZER_LISTEN",
+        "sample.yaml:1:8",
+        "sample.yaml:1:18",
+        "sample.yaml:1:39",
+        "sample.yaml:1:52",
+    ]
+
+
+def test_a_file_that_is_not_yaml_hides_no_fault_of_a_variable() -> None:
+    """And what only the file could have held is not called missing."""
+    found = faults("job: [1", RIGHTSIZER_JBO__INTERVAL="1m", RIGHTSIZER_STORE__COLOR="gren")
+    assert [line.partition(": ")[0] for line in found] == [
+        "RIGHTSIZER_JBO__INTERVAL",
+        "RIGHTSIZER_STORE__COLOR",
+        "sample.yaml:1:8",
+    ]
+
+
 def test_variables_of_others_are_passed_over() -> None:
     """Kubernetes tells every container of every service, one called `rightsizer` too."""
     others = {

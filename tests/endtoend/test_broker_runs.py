@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,6 +153,61 @@ def test_gpus_are_reserved_and_drawn_on(lent: Place) -> None:
     assert run_rightsizer("cancel", form["id"], *lent.socket).stdout == (
         f"Reservation {form['id']} was taken back.\n"
     )
+
+
+def test_a_ticket_that_somebody_withdraws_is_not_asked_for_again(lent: Place) -> None:
+    """Whoever waits by it ends, and is told by whom; its command is never run."""
+    first = lent.run("--gpus", "2", "--", "sleep", "60")
+    lent.works(first)
+    second = lent.run("--", "echo", "second has one")
+    lent.waits(second)
+    (ticket,) = lent.broker()["queue"]
+    done = run_rightsizer("cancel", ticket["id"], *lent.socket)
+    assert done.stdout == f"Ticket {ticket['id']} is over: it was withdrawn.\n"
+    assert second.wait() == 125
+    assert f"ticket {ticket['id']} was withdrawn by {ticket['user']}\n" in second.said
+    first.signal(signal.SIGTERM)
+    assert first.wait() == 128 + signal.SIGTERM
+    assert lent.nothing_is_lent()
+    assert "second has one" not in second.said
+
+
+def test_a_lease_that_somebody_ends_leaves_its_command_alone(lent: Place) -> None:
+    """Both sides are told that it runs on, and that no GPU is kept for it any more."""
+    run = lent.run("--", "sh", "-c", "while ! [ -e goes-on ]; do sleep 0.05; done; exit 5")
+    lease = lent.works(run)
+    (command,) = children_of(run.pid)
+    before = lent.client.get("/api/v1/report")["generation"]
+    eventually(lambda: lent.client.get("/api/v1/report")["generation"] >= before + 5)
+    done = run_rightsizer("cancel", lease["id"], *lent.socket)
+    assert "what runs goes on, and no GPU is kept for it any more: processes" in done.stdout
+    assert {str(run.pid), str(command)} <= set(re.findall(r"[0-9]+", done.stdout))
+    assert not lent.leases()
+    eventually(lambda: f"lease {lease['id']} was ended by {lease['user']}: what runs" in run.said)
+    assert is_there(command)
+    run.signal(signal.SIGTERM)
+    assert run.wait() == 128 + signal.SIGTERM
+
+
+def test_a_reservation_that_is_in_the_way_is_named(lent: Place) -> None:
+    """To whoever asks for too long: from when it is, and what limit would do."""
+    made = run_rightsizer(
+        *("reserve", "--gpus", "1", "--in", "14h", "--for", "1h", "--json"), *lent.socket
+    )
+    form = json.loads(made.stdout)
+    assert form["message"].startswith("1 GPU is kept for ")
+    long = lent.run("--gpus", "2", "--no-wait", "--", "true")
+    assert long.wait() == 125
+    short = lent.run("--gpus", "2", "--no-wait", "--time-limit", "13h", "--", "true")
+    assert short.wait() == 0
+    named = f"1 is kept for reservation {form['id']} of {form['user']}, which begins in 14 h"
+    assert f"{named}; with --time-limit 13h or less it would do\n" in long.said
+    placed = run_rightsizer("place", "--gpus", "2", *lent.socket)
+    assert f"reservation {form['id']}" in placed.stdout
+    more = run_rightsizer("reserve", *("--gpus", "2", "--in", "14h", "--for", "1h"), *lent.socket)
+    assert more.returncode == 1
+    assert "1 of 2 asked for is known to be free then" in more.stderr
+    run_rightsizer("cancel", form["id"], *lent.socket)
 
 
 def test_an_agent_that_lends_nothing_says_how_to_change_that(

@@ -10,6 +10,7 @@ from estate.agents import agent_findings, whole_jobs
 from estate.command import Answer, ask_fleet
 from estate.layout import SMALL
 from estate.life import Life, live
+from estate.served import planted_waits, wait_score
 from estate.truth import Metrics, score
 from evaluation.fleet import DAYS, START, STORES, same_verdicts, sources_of
 
@@ -74,6 +75,22 @@ def test_both_stores_give_the_same_advice(ask: Ask) -> None:
     both, one = same_verdicts(*found)
     assert one == frozenset()
     assert len(both) == len(found[0])
+
+
+@pytest.mark.parametrize(("metrics", "store"), FILLED)
+def test_waiting_work_is_told_what_there_is_for_it(ask: Ask, metrics: Metrics, store: str) -> None:
+    """At once, after which step, or why not: of each piece just that, and of nothing else."""
+    result = wait_score(SMALL, metrics, ask(metrics, store).form)
+    assert result.wrong == ()
+    assert result.missed == ()
+    assert result.found == planted_waits(SMALL, metrics)
+
+
+def test_both_stores_say_the_same_of_waiting_work(ask: Ask) -> None:
+    """To the last word, and in the same order."""
+    first, second = (ask(Metrics.OWN, store).form for store in STORES)
+    assert first["waiting"] == second["waiting"]
+    assert first["waiting_work"] == second["waiting_work"]
 
 
 def test_what_is_found_becomes_advice(ask: Ask) -> None:

@@ -1,4 +1,4 @@
-"""A fleet whose ledger is gone: the store knows since when its advice is open."""
+"""A fleet whose ledger is gone: the store and Grafana know how its advice stood."""
 
 import socket
 import time
@@ -15,6 +15,7 @@ from grafana_server import TOKEN, Grafana, grafana_server
 from odd_estate import gpu, odd_estate
 from prometheus_server import Prometheus
 from rightsizer.config.loader import load_file
+from rightsizer.domain.advice import AdviceState
 from rightsizer.domain.units import seconds
 from rightsizer.edge.clock import SystemClock
 from rightsizer.runtime.fleet.judge import FleetJudge
@@ -68,6 +69,99 @@ def opened_times(form: dict[str, Any]) -> dict[str, float]:
     return {each["id"]: each["opened"] for each in form["advice"]}
 
 
+def lose(folder: Path) -> None:
+    """The ledger."""
+    for file in folder.glob("fleet-advice.db*"):
+        file.unlink()
+
+
+def decide(service: FleetService) -> tuple[str, str, str]:
+    """Claim one piece of advice, snooze one, dismiss one; their ids."""
+    claimed, snoozed, dismissed = (each.id for each in service.advice)
+    service.act(claimed, AdviceState.CLAIMED, "ana", "next week", None)
+    service.act(snoozed, AdviceState.SNOOZED, "ben", "after the fair", 3 * 86400.0)
+    service.act(dismissed, AdviceState.DISMISSED, "cem", "for demonstrations", 90 * 86400.0)
+    return claimed, snoozed, dismissed
+
+
+def stands(form: dict[str, Any]) -> dict[str, tuple[str, str | None, str, bool]]:
+    """How advice stands, by id: its state, who, why, and whether that ends."""
+    return {
+        each["id"]: (each["state"], each["actor"], each["why"], each["expires"] is not None)
+        for each in form["advice"]
+    }
+
+
+def expiries(form: dict[str, Any]) -> dict[str, float]:
+    """When what was decided ends, by id."""
+    return {each["id"]: each["expires"] for each in form["advice"] if each["expires"]}
+
+
+@contextmanager
+def decided(folder: Path) -> Iterator[tuple[Path, Grafana, Inbox, tuple[str, str, str]]]:
+    """An estate whose advice was decided upon, told and scraped, with its ledger, not served."""
+    port, now = free_port(), int(time.time())
+    with (
+        odd_estate(["plain"], now, [f"127.0.0.1:{port}"]) as url,
+        grafana_server() as grafana,
+        webhook_server() as inbox,
+    ):
+        config = configured_to_tell(folder, url, port, grafana, inbox)
+        with serving(config) as service:
+            service.look()
+            ids = decide(service)
+            service.desk.deliver()
+            store = Prometheus(url)
+            for state in ("claimed", "snoozed"):
+                store.wait_for(f'rightsizer_advice_info{{state="{state}"}}')
+            eventually(lambda: len(store.query(OPENED)) == 2)
+        yield config, grafana, inbox, ids
+
+
+def test_decisions_are_restored(tmp_path: Path) -> None:
+    """State, who, why and until when are back, whoever looks, and nobody is told again."""
+    with decided(tmp_path) as (config, grafana, inbox, (claimed, snoozed, dismissed)):
+        before = asked_in_process(config, "--json").form
+        assert stands(before) == {
+            claimed: ("claimed", "ana", "next week", False),
+            snoozed: ("snoozed", "ben", "after the fair", True),
+            dismissed: ("dismissed", "cem", "for demonstrations", True),
+        }
+        marks, told = dict(grafana.annotations), len(inbox.bodies)
+        lose(tmp_path)
+        for flags in (["--json"], ["--json", "--save"], ["--json", "--save"]):
+            found = asked_in_process(config, *flags).form
+            assert stands(found) == stands(before)
+            assert opened_times(found) == pytest.approx(opened_times(before), abs=0.002)
+            assert expiries(found) == pytest.approx(expiries(before), abs=0.002)
+            assert found["notes"] == before["notes"]
+        assert grafana.annotations == marks
+        assert inbox.bodies[told:] == []
+        assert "demonstrations" in asked_in_process(config, "--explain", dismissed).out
+
+
+def test_a_grafana_that_cannot_say_costs_a_note(tmp_path: Path) -> None:
+    """Whatever is the matter with it; what metrics tell is back, and what they do not is said."""
+    why = "from metrics, which tell neither who nor why"
+    with decided(tmp_path) as (config, grafana, _, (claimed, snoozed, dismissed)):
+        lose(tmp_path)
+        for fault in ("500", "html", "shape", "away"):
+            if fault == "away":
+                address = f"http://127.0.0.1:{free_port()}"
+                config.write_text(config.read_text().replace(grafana.url, address))
+            else:
+                grafana.faults.append(f"GET {fault}")
+            form = asked_in_process(config, "--json").form
+            assert grafana.faults == []
+            assert stands(form) == {
+                claimed: ("claimed", None, why, False),
+                snoozed: ("snoozed", None, f"{why}; until when is taken from the settings", True),
+                dismissed: ("active", None, "", False),
+            }
+            (note,) = form["notes"]
+            assert note.startswith("The fleet's ledger is empty, and Grafana could not say what ")
+
+
 def test_a_lost_ledger_is_remembered_by_the_store(tmp_path: Path) -> None:
     """Its advice keeps its age, and nobody is told of it again, in Grafana or by webhook."""
     port = free_port()
@@ -87,8 +181,7 @@ def test_a_lost_ledger_is_remembered_by_the_store(tmp_path: Path) -> None:
         assert len(grafana.annotations) == len(before)
         told = len(inbox.bodies)
 
-        for file in tmp_path.glob("fleet-advice.db*"):
-            file.unlink()
+        lose(tmp_path)
         assert opened_times(asked_in_process(config, "--json").form) == pytest.approx(before)
         saved = asked_in_process(config, "--json", "--save").form
         assert opened_times(saved) == pytest.approx(before)

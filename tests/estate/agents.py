@@ -38,6 +38,8 @@ def agent_findings(
 ) -> Mapping[str, tuple[Finding, ...]]:
     """The complaints of each node's agent, by the node: a day of it, over and over.
 
+    Of those that are new there is no day.
+
     Args:
         layout: The estate.
         days: How many days the agent has seen.
@@ -47,6 +49,8 @@ def agent_findings(
     end = end_seconds * NANOSECONDS_PER_SECOND
     found = {}
     for machine in layout.machines:
+        if machine.since_hours is not None:
+            continue
         accountant = _past(_scenario(machine), days, end, tick_seconds * NANOSECONDS_PER_SECOND)
         recommender = Recommender(accountant, RULES, Guidance(), FastClock(end))
         recommender.run(frozenset())

@@ -87,7 +87,8 @@ def written() -> Scenario:
 @cache
 def workload(name: str) -> Workload:
     """The workload that a job's pods are of."""
-    return next(task.workload for task in written().tasks if task.workload.name == name)
+    of = JOBS[name].like or name
+    return next(task.workload for task in written().tasks if task.workload.name == of)
 
 
 @cache

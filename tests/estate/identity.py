@@ -36,13 +36,15 @@ def device_identity(
     for piece in found:
         whole = ones(piece.last - piece.first)
         facts = (uuid, *_facts(gpu.device), *target)
-        yield Run(f"{before}rightsizer_device_info{after}", facts, piece.first, whole)
+        name = f"{before}rightsizer_device_info{after}"
+        yield Run(name, facts, piece.first, whole, is_steady=True)
         name = f"{before}rightsizer_device_capacity_ratio{after}"
-        yield Run(name, (uuid, *target), piece.first, whole)
+        yield Run(name, (uuid, *target), piece.first, whole, is_steady=True)
         if not records:
             yield Run("rightsizer_device_up", (uuid, *target), piece.first, whole)
             labels = (uuid, tier, ("source", "nvml"), *target)
-            yield Run("rightsizer_device_telemetry_info", labels, piece.first, whole)
+            name = "rightsizer_device_telemetry_info"
+            yield Run(name, labels, piece.first, whole, is_steady=True)
         if piece.part.job is not None:
             labels = (uuid, ("workload", piece.part.job.key), *target)
             share = "rightsizer_workload_share_ratio"

@@ -1,31 +1,29 @@
 """What kube-state-metrics says of the estate: owners, teams, nodes, and pods that wait."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from estate.identity import ones
 from estate.layout import Job, Machine, Owner
 from estate.life import Life, Part
 from estate.series import Pairs, Run
+from estate.waiting import PENDING, Pending
 
-__all__ = ["WAITING", "WAITS_FROM_DAYS", "kube_runs"]
+__all__ = ["kube_runs"]
 
-WAITING: Final = "big-finetune"
-"""A job that no node of its pool has room for, though the pool has."""
-_WAITS_IN: Final = "batch"
-WAITS_FROM_DAYS: Final = 2
-"""How long before the end it was handed in."""
 _TARGET: Final = (("instance", "kube-state-metrics:8080"), ("job", "kube-state-metrics"))
 _SLURM_POOL: Final = "train"
+_LETTERS: Final = "bcdfghjk"
 
 
 def kube_runs(life: Life, first: int, last: int) -> Iterator[Run]:
     """The samples from a slot to another; machines of Slurm are not known here."""
-    count = last - first
     for machine in life.layout.machines:
-        if machine.pool != _SLURM_POOL:
+        at = max(first, life.came(machine))
+        if machine.pool != _SLURM_POOL and at < last:
             labels = (("node", machine.name), ("label_node_pool", machine.pool), *_TARGET)
-            yield Run("kube_node_labels", labels, first, ones(count))
+            yield Run("kube_node_labels", labels, at, ones(last - at))
     owners: dict[str, int] = {}
     for gpu in life.gpus:
         for part in gpu.parts:
@@ -33,24 +31,24 @@ def kube_runs(life: Life, first: int, last: int) -> Iterator[Run]:
             if part.job is not None and part.pod and at < end:
                 yield from _pod(part, part.job, gpu.machine, at, end - at)
                 yield from _above(part, part.job, at, end, owners)
-    at = max(first, life.slots - WAITS_FROM_DAYS * 288)
-    if at < last:
-        machines = (each for each in life.layout.machines if each.pool == _WAITS_IN)
-        yield from _waiting(sum(each.gpus.count("-") for each in machines), at, last - at)
+    for pending in PENDING.get(life.layout.name, ()):
+        at = max(first, life.slots - pending.minutes // 5)
+        if at < last:
+            yield from _pending(pending, life.end - 60 * pending.minutes, at, last - at)
 
 
 def _pod(part: Part, job: Job, machine: Machine, at: int, count: int) -> Iterator[Run]:
     pod = (("namespace", job.namespace), ("pod", part.pod))
     kind, owner, _ = _owners(job, part.pod)
     labels = (*pod, ("owner_kind", kind), ("owner_name", owner), *_TARGET)
-    yield Run("kube_pod_owner", labels, at, ones(count))
+    yield Run("kube_pod_owner", labels, at, ones(count), is_steady=True)
     for name, more in (
         ("kube_pod_labels", ("label_team", job.team)),
         ("kube_pod_info", ("node", machine.name)),
         ("kube_pod_status_phase", ("phase", "Running")),
     ):
-        yield Run(name, (*pod, more, *_TARGET), at, ones(count))
-    yield _request(pod, machine.name, 1, at, count)
+        yield Run(name, (*pod, more, *_TARGET), at, ones(count), is_steady=True)
+    yield replace(_request(pod, machine.name, 1, at, count), is_steady=True)
 
 
 def _above(part: Part, job: Job, at: int, end: int, owners: dict[str, int]) -> Iterator[Run]:
@@ -79,13 +77,29 @@ def _owners(job: Job, pod: str) -> tuple[str, str, Pairs | None]:
 def _request(pod: Pairs, node: str, gpus: int, at: int, count: int) -> Run:
     labels = (("container", "main"), ("node", node), ("resource", "nvidia_com_gpu"))
     name = "kube_pod_container_resource_requests"
-    return Run(name, (*pod, *labels, ("unit", "integer"), *_TARGET), at, [float(gpus)] * count)
+    labels = (*pod, *labels, ("unit", "integer"), *_TARGET)
+    return Run(name, labels, at, [float(gpus)] * count)
 
 
-def _waiting(gpus: int, at: int, count: int) -> Iterator[Run]:
-    """A job that wants all that is free in its pool."""
-    pod = (("namespace", "research"), ("pod", f"{WAITING}-wx7kz"))
-    labels = (*pod, ("owner_kind", "Job"), ("owner_name", WAITING), *_TARGET)
-    yield Run("kube_pod_owner", labels, at, ones(count))
-    yield Run("kube_pod_status_phase", (*pod, ("phase", "Pending"), *_TARGET), at, ones(count))
-    yield _request(pod, "", gpus, at, count)
+def _pending(pending: Pending, created: int, at: int, count: int) -> Iterator[Run]:
+    """Pods that no node has taken, with the phases that they are not in."""
+    above = (("owner_kind", pending.owner.value), ("owner_name", pending.name))
+    is_service = pending.owner is Owner.DEPLOYMENT
+    kind, maker = pending.owner.value, pending.name
+    space = ("namespace", pending.namespace)
+    if is_service:
+        kind, maker = "ReplicaSet", f"{pending.name}-6c9f7d5b8"
+        labels = (space, ("replicaset", maker), *above, *_TARGET)
+        yield Run("kube_replicaset_owner", labels, at, ones(count))
+    for number in range(pending.pods):
+        pod = (space, ("pod", f"{maker}-wx7k{_LETTERS[number]}"))
+        labels = (*pod, ("owner_kind", kind), ("owner_name", maker), *_TARGET)
+        yield Run("kube_pod_owner", labels, at, ones(count))
+        yield Run("kube_pod_created", (*pod, *_TARGET), at, [float(created)] * count)
+        for phase, value in (("Pending", 1.0), ("Running", 0.0)):
+            labels = (*pod, ("phase", phase), *_TARGET)
+            yield Run("kube_pod_status_phase", labels, at, [value] * count)
+        if pending.pool:
+            labels = (*pod, ("nodeselector_node_pool", pending.pool), *_TARGET)
+            yield Run("kube_pod_nodeselectors", labels, at, ones(count))
+        yield _request(pod, "", pending.gpus_each, at, count)

@@ -34,6 +34,8 @@ class Job:
     """How much later each of its GPUs is taken than the one before; 0 for all at once."""
     is_in_step: bool = False
     """Whether its ranks do the same at the same time."""
+    like: str = ""
+    """The job whose days it has too; empty where they are its own."""
 
     @property
     def key(self) -> str:
@@ -51,6 +53,8 @@ class Machine:
     pool: str
     board: str
     gpus: tuple[str, ...]
+    since_hours: int | None = None
+    """How long before the end it came; `None` for always."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +109,28 @@ JOBS: Final[Mapping[str, Job]] = {
         _deployment("tts", "media", "media", 0.0),
         Job("upscale", Owner.JOB, "media", "media"),
         Job("tenant", Owner.JOB, "tenants", "tenants", joins_every_days=2.2),
+        Job("preview", Owner.DEPLOYMENT, "studio", "previews", like="translate"),
+        Job("survey", Owner.JOB, "studio", "surveys", is_in_step=True, like="render"),
     )
 }
 
 _H100, _A100, _A100_SMALL = "H100-SXM5-80GB", "A100-SXM4-80GB", "A100-SXM4-40GB"
 
 
-def _machine(name: str, board: str, gpus: str) -> Machine:
+def _machine(name: str, board: str, gpus: str, since_hours: int | None = None) -> Machine:
     """A machine from `NAME:COUNT NAME:COUNT`; its pool is its name up to the number."""
     held = []
     for text in gpus.split():
         who, _, count = text.partition(":")
         held += [who] * int(count)
-    return Machine(name, name.rpartition("-")[0], board, tuple(held))
+    return Machine(name, name.rpartition("-")[0], board, tuple(held), since_hours)
+
+
+_NEW: Final = (
+    _machine("burst-1", _A100, "preview@translate:1 -:3", since_hours=2),
+    _machine("burst-2", _A100, "survey@render:3 -:1", since_hours=2),
+)
+"""What came of late, for a job that takes a whole node; others were there before it."""
 
 
 LARGE: Final = Layout(
@@ -137,9 +150,10 @@ LARGE: Final = Layout(
         _machine("dev-2", "L4", "upscale:2 tts:1 notebook-bo:1"),
         _machine("spare-1", _A100_SMALL, "-:4"),
         _machine("tenants-1", "L40S", "tenant:8"),
+        *_NEW,
     ),
 )
-"""A hundred GPUs."""
+"""A hundred GPUs, and eight that are new."""
 
 SMALL: Final = Layout(
     "small",
@@ -154,6 +168,7 @@ SMALL: Final = Layout(
         _machine("dev-1", "L4", "notebook-ana:1 asr:1 ocr:1"),
         _machine("spare-1", _A100_SMALL, "-:2"),
         _machine("tenants-1", "L40S", "tenant:8"),
+        *_NEW,
     ),
 )
 """What a test can fill two stores with."""

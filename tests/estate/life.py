@@ -78,6 +78,11 @@ class Life:
         """When the last day ends."""
         return self.start + self.days * 86400
 
+    def came(self, machine: Machine) -> int:
+        """The first slot in which a machine is there."""
+        hours = machine.since_hours
+        return 0 if hours is None else max(0, self.slots - hours * SLOTS // 24)
+
     def character(self, gpu: Gpu, part: Part, day: int) -> tuple[Character, int]:
         """What a GPU does on a day, and by how many slots that is moved.
 
@@ -180,6 +185,8 @@ def _made_up(text: str, length: int) -> str:
 
 def _troubles(machine: Machine, days: int) -> tuple[tuple[int, int], tuple[int, ...]]:
     away = (_AWAY[1] * SLOTS, (_AWAY[1] + 1) * SLOTS) if machine.name == _AWAY[0] else (0, 0)
+    if machine.since_hours is not None:
+        away = (0, days * SLOTS - machine.since_hours * SLOTS // 24)
     restart = _RESTARTS.get(machine.name)
     restarts = (round(restart * SLOTS),) if restart is not None and restart < days else ()
     return away, restarts

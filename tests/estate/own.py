@@ -31,13 +31,15 @@ _GAUGES: Final = frozenset(
         *("rightsizer_gpu_busy_ratio", "rightsizer_sm_active_ratio", "rightsizer_sm_work_ratio"),
         *("rightsizer_tensor_active_ratio", "rightsizer_dram_active_ratio"),
         *("rightsizer_memory_used_bytes", "rightsizer_memory_total_bytes"),
-        *("rightsizer_power_watts", "rightsizer_power_limit_watts", "rightsizer_power_ratio"),
+        *("rightsizer_power_limit_watts", "rightsizer_power_ratio"),
         "rightsizer_pcie_receive_bytes_per_second",
         "rightsizer_pcie_transmit_bytes_per_second",
         "rightsizer_nvlink_receive_bytes_per_second",
         "rightsizer_nvlink_transmit_bytes_per_second",
     }
 )
+_LASTING: Final = frozenset({"rightsizer_memory_total_bytes", "rightsizer_power_limit_watts"})
+"""Gauges that stay as the device is made or set."""
 _DERIVED: Final = frozenset(
     {
         ("rightsizer_need_ratio", "current"),
@@ -146,7 +148,8 @@ def _gauges(found: Sequence[Piece], labels: Pairs, *, records: bool) -> Iterator
             for piece in found:
                 if key in piece.character.gauges:
                     values = sliced(piece.character.gauges[key], piece)
-                    yield Run(rule, (*labels, *more), piece.first, values, is_steady=is_derived)
+                    is_steady = is_derived or name in _LASTING
+                    yield Run(rule, (*labels, *more), piece.first, values, is_steady=is_steady)
     if records:
         yield from _averages(found, labels)
 

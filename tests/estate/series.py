@@ -26,8 +26,8 @@ class Run:
     before: float | None = None
     """A counter's value when the first slot began; `None` for what does not count."""
     is_steady: bool = False
-    """Whether it stays as it is, so that half the samples give the same answer, also to whoever
-    looks back ten minutes."""
+    """Whether it stays as it is, so that half the samples, and of the last day a fifth, give the
+    same answer, also to whoever looks back ten minutes."""
 
     @property
     def slots(self) -> range:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,8 @@ Source = Callable[[int, int], Iterable[Run]]
 
 _STRETCH_SECONDS: Final = 18 * 3600
 """The largest block that Prometheus lays out in one piece and that a file of one pass makes."""
+_AT_ONCE: Final = 2
+"""Stretches that are laid out beside each other; each has its text on the disk until then."""
 _SEND_BYTES: Final = 8 * 2**20
 
 
@@ -62,9 +64,9 @@ def filled_victoria(life: Life, *sources: Source) -> Iterator[Prometheus]:
 
 
 def _make_blocks(life: Life, sources: tuple[Source, ...], folder: Path) -> None:
-    """A block for each stretch; one is laid out while the next is written."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        waiting = None
+    """A block for each stretch; some are laid out while the next is written."""
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        waiting: list[Future[None]] = []
         for number, (first, last) in enumerate(stretches(life)):
             text = folder / f"{number}.txt"
             with text.open("w", encoding="ascii") as sink:
@@ -72,11 +74,11 @@ def _make_blocks(life: Life, sources: tuple[Source, ...], folder: Path) -> None:
                     for lines in open_metrics(life, source(first, last)):
                         sink.write(lines)
                 sink.write("# EOF\n")
-            if waiting is not None:
-                waiting.result()
-            waiting = pool.submit(_lay_out, text, folder / "data")
-        if waiting is not None:
-            waiting.result()
+            if len(waiting) == _AT_ONCE:
+                waiting.pop(0).result()
+            waiting.append(pool.submit(_lay_out, text, folder / "data"))
+        for each in waiting:
+            each.result()
 
 
 def _lay_out(text: Path, data: Path) -> None:

@@ -55,14 +55,14 @@ def json_lines(life: Life, runs: Iterable[Run]) -> Iterator[str]:
 
 
 def _samples(life: Life, run: Run) -> _Samples:
-    """One a slot, or one a minute: counters grow evenly within a slot, the rest stays."""
+    """One a slot, or one a minute of what changes: counters grow evenly within a slot."""
     values: Sequence[float] = run.values
     first = life.start + (run.first + 1) * STEP_SECONDS
     last = life.start + (run.first + len(values)) * STEP_SECONDS
-    if run.first >= life.fine_from:
+    if run.first >= life.fine_from and not run.is_steady:
         times = range(first - (_EACH - 1) * _FINE_SECONDS, last + 1, _FINE_SECONDS)
         return _Samples(times, _by_minutes(run))
-    if run.is_steady:  # The last one is always among them.
+    if run.is_steady and run.first < life.fine_from:  # The last one is always among them.
         skipped = (len(values) - 1) % _SPARSELY
         step = _SPARSELY * STEP_SECONDS
         times = range(first + skipped * STEP_SECONDS, last + 1, step)

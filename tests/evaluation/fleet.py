@@ -18,6 +18,8 @@ from estate.layout import LARGE, Layout
 from estate.life import Life, live
 from estate.own import own_runs
 from estate.series import Counters
+from estate.served import planted_waits, wait_score
+from estate.slurm import slurm_runs
 from estate.stores import Source, filled_prometheus, filled_victoria
 from estate.truth import Metrics, Score, planted_in, score
 from evaluation.options import Options
@@ -65,6 +67,7 @@ def evaluate(_: Options) -> Iterator[str]:
     for (metrics, store), each in scores.items():
         for wrong in each.wrong:
             yield f"\nWrong, from {metrics} in {store}: {wrong}."
+    yield "\n" + table(_waiting(LARGE, answers), ("waiting", *(f"{m}, {s}" for m, s in answers)))
     yield "\n" + table(
         _agreement(answers), ("metrics", "said by both stores alike", "by one alone")
     )
@@ -77,10 +80,11 @@ def evaluate(_: Options) -> Iterator[str]:
 
 def sources_of(life: Life, metrics: Metrics) -> tuple[Source, ...]:
     """What a store has of the estate, counters from 0."""
+    schedulers = partial(kube_runs, life), partial(slurm_runs, life)
     if metrics is Metrics.DCGM:
-        return partial(dcgm_runs, life, Counters()), partial(kube_runs, life)
+        return partial(dcgm_runs, life, Counters()), *schedulers
     own = partial(own_runs, life, Counters(), records=metrics is Metrics.RULES)
-    return own, partial(kube_runs, life)
+    return own, *schedulers
 
 
 def verdicts(findings: Iterable[Mapping[str, Any]]) -> frozenset[Verdict]:
@@ -107,6 +111,24 @@ def _found(
             for (metrics, _), each in scores.items()
         )
         yield planted.what, *cells
+
+
+def _waiting(
+    layout: Layout, answers: Mapping[tuple[Metrics, str], Answer]
+) -> Iterator[tuple[str, ...]]:
+    """Which work that waits is told what there is for it, and nothing else."""
+    scores = {key: wait_score(layout, key[0], answer.form) for key, answer in answers.items()}
+    for planted in planted_waits(layout, Metrics.OWN):
+        cells = (
+            ("yes" if planted in each.found else "no") if metrics in planted.needs else "not seen"
+            for (metrics, _), each in scores.items()
+        )
+        yield planted.what, *cells
+    counts = (
+        f"{len(each.found)} of {len(each.found) + len(each.missed)}, {len(each.wrong)} wrong"
+        for each in scores.values()
+    )
+    yield "in all", *counts
 
 
 def _figures(

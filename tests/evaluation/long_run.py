@@ -61,14 +61,14 @@ class Wall:
     twice: int = 0
     """Notes that would have made what was there already."""
     unknown: int = 0
-    """Ends of regions that never began."""
+    """Changes and ends of regions that never began."""
 
     def take(self, outbox: MemoryOutbox) -> None:
         """Deliver all that waits."""
         for letter in outbox.pending():
             note = letter.note
             key = (note.key_tags, note.start)
-            if note.closes_region:
+            if note.changes_region:
                 self.unknown += key not in self.annotations
             else:
                 self.twice += key in self.annotations
@@ -78,8 +78,8 @@ class Wall:
     @property
     def open_regions(self) -> frozenset[str]:
         """The advice whose region has no end yet."""
-        is_open = AdviceEventKind.OPENED
-        return frozenset(n.advice_id for n in self.annotations.values() if n.event == is_open)
+        kinds = (AdviceEventKind.OPENED, AdviceEventKind.DECIDED)
+        return frozenset(n.advice_id for n in self.annotations.values() if n.event in kinds)
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Month:
     @property
     def points(self) -> int:
         """Events that are told by a point."""
-        regions = (AdviceEventKind.OPENED, AdviceEventKind.CLOSED)
+        regions = (AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED)
         return sum(event.kind not in regions for event in self.events)
 
     def days_of(self, kind: AdviceEventKind, workload: str) -> Mapping[str, tuple[int, ...]]:
@@ -205,8 +205,7 @@ def _script(ledger: Ledger, day: int, now: Nanoseconds) -> list[AdviceEvent]:
         for advice in ledger.advice():
             about = (advice.finding.workload or "").rpartition("/")[2]
             if advice.is_open and about in names:
-                event = ledger.act(advice.id, state, _ACTOR, now)
-                events += [event] if event else []
+                events.append(ledger.act(advice.id, state, _ACTOR, now))
     return events
 
 

@@ -1,6 +1,7 @@
 """The estate that the fleet is tested against: its time adds up, and two of them are the same."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -9,13 +10,16 @@ import pytest
 
 from estate.character import SLOTS, STEP_SECONDS
 from estate.dcgm import dcgm_runs
-from estate.kube import WAITING, kube_runs
+from estate.kube import kube_runs
 from estate.layout import JOBS, LARGE, SMALL, Layout
 from estate.life import Life, live
 from estate.own import own_runs
 from estate.series import Counters, Run, pieces
+from estate.served import planted_waits, wait_score
+from estate.slurm import slurm_runs
 from estate.stores import stretches
 from estate.truth import PLANTED, Metrics, planted_in, score
+from estate.waiting import PENDING, QUEUED
 from estate.writing import json_lines, open_metrics
 from prometheus_server import promtool
 from rightsizer.domain.metric import METRICS
@@ -39,9 +43,12 @@ def last_values(runs: Iterator[Run], name: str) -> dict[tuple[tuple[str, str], .
 
 
 def test_there_are_a_hundred_gpus_and_a_smaller_estate() -> None:
-    """The large one is what the promise is about; the small one fits into a test."""
-    assert LARGE.size == 100
-    assert SMALL.size == 48
+    """The large one is what the promise is about; the small one fits into a test.
+
+    Eight more of each came in the last hours.
+    """
+    assert LARGE.size == 100 + 8
+    assert SMALL.size == 48 + 8
 
 
 @pytest.mark.parametrize("layout", [SMALL, LARGE], ids=lambda layout: layout.name)
@@ -58,7 +65,7 @@ def test_states_sum_to_the_time_of_the_agent(life: Life) -> None:
     for labels, value in last_values(own_runs(life, Counters(), 0, SLOTS), STATES).items():
         sums[dict(labels)["uuid"]] = sums.get(dict(labels)["uuid"], 0.0) + value
     assert sums == pytest.approx(dict.fromkeys(sums, 86400.0))
-    assert len(sums) == SMALL.size
+    assert len(sums) == sum(gpu.parts[0].first == 0 for gpu in life.gpus)
 
 
 def test_counters_only_grow_but_where_the_agent_began_anew(life: Life) -> None:
@@ -81,6 +88,15 @@ def test_a_node_is_away_for_a_day(life: Life) -> None:
     gpu = next(gpu for gpu in life.gpus if gpu.machine.name == "serve-2")
     assert not pieces(life, gpu, 5 * SLOTS, 6 * SLOTS)
     assert pieces(life, gpu, 6 * SLOTS, 7 * SLOTS)
+
+
+def test_some_machines_came_in_the_last_hours(life: Life) -> None:
+    """Nobody knows of them before: neither their GPUs nor who would put pods there."""
+    late = [gpu for gpu in life.gpus if gpu.machine.pool == "burst"]
+    assert {part.first for gpu in late for part in gpu.parts} == {life.slots - 2 * 12}
+    for first, there in ((life.slots - 25, False), (life.slots - 24, True)):
+        runs = list(kube_runs(life, first, first + 1))
+        assert any(("node", "burst-1") in run.labels for run in runs) is there
 
 
 def test_pods_are_replaced_and_workloads_stay(life: Life) -> None:
@@ -179,13 +195,45 @@ def test_profiling_fields_can_be_off(life: Life) -> None:
     assert all(name.startswith("DCGM_FI_PROF_") for name in every - basic)
 
 
-def test_a_job_waits_for_a_place(life: Life) -> None:
-    """Its pod is pending at the end, and was not there at the beginning."""
+def test_work_waits_for_a_place(life: Life) -> None:
+    """Its pods are pending at the end, and were not there at the beginning."""
     pending = ("phase", "Pending")
     early = [run for run in kube_runs(life, 0, SLOTS) if pending in run.labels]
-    late = [run for run in kube_runs(life, life.slots - 12, life.slots) if pending in run.labels]
+    late = [run for run in kube_runs(life, life.slots - 1, life.slots) if pending in run.labels]
     assert not early
-    assert [dict(run.labels)["pod"].startswith(WAITING) for run in late] == [True]
+    assert len(late) == sum(each.pods for each in PENDING[SMALL.name])
+    queues = {run.labels[0][1] for run in slurm_runs(life, life.slots - 1, life.slots)}
+    assert queues == QUEUED.keys()
+
+
+def test_all_that_waits_has_a_truth() -> None:
+    """One each, in both estates."""
+    for layout in (SMALL, LARGE):
+        keys = [each.key for each in planted_waits(layout, Metrics.OWN)]
+        assert sorted(keys) == sorted([each.key for each in PENDING[layout.name]] + [*QUEUED])
+
+
+def test_what_is_said_of_waiting_work_is_compared_with_the_truth() -> None:
+    """Found, missed and wrong: a node, a wait or a step that is not so is as bad as none."""
+    anywhere = {
+        "key": "kubernetes:newcomers/try-out",
+        "pool": "",
+        "gpus": 1.0,
+        "waiting_seconds": 600.0,
+        "left_gpus": 0.0,
+        "why_left": None,
+        "offers": [{"is_now": True, "nodes": {"spare-1": 1.0}, "steps": []}],
+    }
+    for change, is_found in (
+        ({}, True),
+        ({"waiting_seconds": 60.0}, False),
+        ({"offers": []}, False),
+        ({"key": "kubernetes:nobody/nothing"}, False),
+    ):
+        told = {"waiting_work": [anywhere | change], "findings": []}
+        result = wait_score(SMALL, Metrics.OWN, told)
+        assert (len(result.found), len(result.wrong)) == ((1, 0) if is_found else (0, 1))
+        assert len(result.found) + len(result.missed) == 7
 
 
 @pytest.mark.parametrize("metrics", list(Metrics))
@@ -195,7 +243,8 @@ def test_no_sample_is_written_twice(life: Life, metrics: Metrics) -> None:
     source = partial(dcgm_runs, life, Counters()) if metrics is Metrics.DCGM else own
     for first, last in ((0, 300), (life.slots - 300, life.slots)):
         seen: dict[tuple[str, object], set[int]] = {}
-        for run in (*source(first, last), *kube_runs(life, first, last)):
+        schedulers = (*kube_runs(life, first, last), *slurm_runs(life, first, last))
+        for run in (*source(first, last), *schedulers):
             slots = seen.setdefault((run.name, run.labels), set())
             assert slots.isdisjoint(run.slots), run
             slots.update(run.slots)
@@ -240,10 +289,13 @@ def test_the_last_day_is_scraped_every_minute(life: Life) -> None:
 
 
 def test_what_stays_is_written_half_as_often(life: Life) -> None:
-    """The last sample is always among them."""
+    """The last sample is always among them; of the last day there is one a slot."""
     run = Run("a_total", (), 4, (7.0, 7.0, 7.0), 7.0, is_steady=True)
-    times = [int(line.split()[2]) for line in "".join(open_metrics(life, [run])).splitlines()]
-    assert times == [START + 5 * STEP_SECONDS, START + 7 * STEP_SECONDS]
+    last = replace(run, first=life.slots - 3)
+    text = "".join(open_metrics(life, [run, last]))
+    times = [int(line.split()[2]) for line in text.splitlines()]
+    assert times[:2] == [START + 5 * STEP_SECONDS, START + 7 * STEP_SECONDS]
+    assert times[2:] == [life.end - 2 * STEP_SECONDS, life.end - STEP_SECONDS, life.end]
 
 
 def finding(workload: str | None, *reasons: str) -> Mapping[str, object]:

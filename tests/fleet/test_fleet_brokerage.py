@@ -370,6 +370,7 @@ def test_no_more_is_promised_than_is_free_or_freed(
     assert all(held[node] for node in freed)
     for each in found:
         assert each.now_gpus + each.after_gpus + each.left_gpus == pytest.approx(each.waiting.gpus)
+        assert bool(each.why_left) is (each.left_gpus > 0)
 
 
 @given(estates())

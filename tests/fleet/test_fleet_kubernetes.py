@@ -8,7 +8,7 @@ import pytest
 from dcgm_estate import BUSY, HOUR, NOW, EstatePast, Phase, gpu, stored
 from rightsizer.domain.pod_owner import owner_of_pod
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.domain.workload import WorkloadClass, WorkloadKind
 from rightsizer.fleet.estate import Estate
 from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.prometheus.client import PrometheusStore
@@ -130,6 +130,15 @@ def test_nodes_are_in_pools(enriched: Estate) -> None:
     """By a label of theirs, with a domain in their name or not; the others by their board."""
     pools = {each.node: each.pool for each in enriched.devices.values()}
     assert pools == {"node-0.example.org": "large", "node-1.example.org": "H100-SXM5-80GB"}
+
+
+def test_its_nodes_are_its_own(enriched: Estate) -> None:
+    """Whoever works there, or nobody; of the others it does not know who hands them out."""
+    schedulers = {each.node: each.scheduler for each in enriched.devices.values()}
+    assert schedulers == {
+        "node-0.example.org": WorkloadKind.KUBERNETES,
+        "node-1.example.org": None,
+    }
 
 
 def test_teams_answer_for_workloads(enriched: Estate) -> None:

@@ -1,15 +1,18 @@
 """What a real store remembers of a fleet's advice after its ledger was lost."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import pytest
 
 from prometheus_server import prometheus_server, scrape_config
+from rightsizer.domain.advice import AdviceState
 from rightsizer.fleet.prometheus.client import PrometheusStore
-from rightsizer.fleet.reading.remembered import opened_before
+from rightsizer.fleet.reading.remembered import scraped_last
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.telemetry.simulated.source import DEFAULT_START
+from victoria_server import victoria_server
 
 pytestmark = pytest.mark.prometheus
 
@@ -17,6 +20,7 @@ SECOND: Final = 10**9
 HOUR: Final = 3600
 NOON: Final = DEFAULT_START // SECOND + 12 * HOUR
 LOOKBACK: Final = 14 * 86400 * SECOND
+INFO: Final = "rightsizer_advice_info"
 OPENED: Final = "rightsizer_advice_opened_timestamp_seconds"
 COVERAGE: Final = "rightsizer_fleet_coverage_ratio"
 FLEET: Final = 'job="fleet",instance="fleet:19400"'
@@ -47,12 +51,15 @@ def store() -> Iterator[PrometheusStore]:
 def test_what_was_open_at_the_end_is_remembered(store: PrometheusStore, hours: float) -> None:
     """However long ago that was: not what was closed, nor the agents', nor what cannot be."""
     now = round((NOON + hours * HOUR) * SECOND)
-    assert opened_before(store, now, LOOKBACK) == {"kept": (NOON - 9 * HOUR) * SECOND + SECOND // 4}
+    found = scraped_last(store, now, LOOKBACK)
+    assert {each.id: each.opened for each in found.values()} == {
+        "kept": (NOON - 9 * HOUR) * SECOND + SECOND // 4
+    }
 
 
 def test_what_is_older_than_the_lookback_is_forgotten(store: PrometheusStore) -> None:
     """Nothing is left of it that could be asked for."""
-    assert opened_before(store, (NOON + 15 * 86400) * SECOND, LOOKBACK) == {}
+    assert scraped_last(store, (NOON + 15 * 86400) * SECOND, LOOKBACK) == {}
 
 
 @pytest.mark.parametrize("minutes", [0, 2, 60, 3 * 1440])
@@ -66,13 +73,44 @@ def test_a_service_that_ran_for_a_minute_is_remembered(minutes: int) -> None:
     with prometheus_server(scrape_config(), past="".join([*lines.values(), "# EOF\n"])) as server:
         store = PrometheusStore(StoreSettings(url=server.url))
         now = (NOON + 67 + minutes * 60) * SECOND
-        assert opened_before(store, now, LOOKBACK) == {"kept": opened * SECOND}
+        found = scraped_last(store, now, LOOKBACK)
+        assert {each.id: each.opened for each in found.values()} == {"kept": opened * SECOND}
+
+
+@pytest.mark.parametrize("kind", ["prometheus", "victoria"])
+def test_the_last_state_counts(kind: str) -> None:
+    """Of those that it had within the same moment, with the second since which it surely stood."""
+    lines: dict[str, list[str]] = {COVERAGE: [], OPENED: [], INFO: []}
+    states = ["active", "snoozed", "claimed", "claimed"]
+    for time, state in zip(range(NOON, NOON + 16, 4), states, strict=True):
+        lines[COVERAGE].append(f"{COVERAGE}{{{FLEET}}} 0.9 {time}\n")
+        for advice_id, told in (("kept", state), ("odd", "unheard_of")):
+            label = f'id="{advice_id}",{FLEET}'
+            lines[OPENED].append(f"{OPENED}{{{label}}} {NOON - HOUR} {time}\n")
+            lines[INFO] += [
+                f'{INFO}{{uuid="{uuid}",state="{told}",{label}}} 1 {time}\n'
+                for uuid in ("GPU-1", "GPU-2")
+            ]
+    text = "".join(line for name in lines for line in sorted(lines[name], key=_series))
+    serve = victoria_server if kind == "victoria" else partial(prometheus_server, scrape_config())
+    with serve(past=f"{text}# EOF\n") as server:
+        store = PrometheusStore(StoreSettings(url=server.url))
+        found = scraped_last(store, (NOON + HOUR) * SECOND, LOOKBACK)
+    assert {each.id: each.state for each in found.values()} == {
+        "kept": AdviceState.CLAIMED,
+        "odd": AdviceState.ACTIVE,
+    }
+    assert found["kept"].seen in ((NOON + 11) * SECOND, (NOON + 12) * SECOND)
+
+
+def _series(line: str) -> str:
+    return line.partition("}")[0]
 
 
 def test_it_takes_a_handful_of_queries(store: PrometheusStore) -> None:
     """Of one series for the time, and of one moment for the rest."""
     before = store.use
-    opened_before(store, (NOON + 9 * HOUR) * SECOND, LOOKBACK)
+    scraped_last(store, (NOON + 9 * HOUR) * SECOND, LOOKBACK)
     used = store.use.since(before)
-    assert used.queries <= 4
+    assert used.queries <= 5
     assert used.samples < 500

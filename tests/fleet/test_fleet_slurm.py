@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
+from rightsizer.domain.workload import WorkloadKind
 from rightsizer.fleet.estate import Estate
 from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.prometheus.client import PrometheusStore
@@ -57,8 +58,9 @@ def test_jobs_have_names_and_teams(enriched: Estate) -> None:
 
 
 def test_a_partition_is_a_pool(enriched: Estate) -> None:
-    """Of the nodes that are in it."""
-    assert {each.pool for each in enriched.devices.values()} == {"gpu"}
+    """Of the nodes that are in it, which nobody else hands out."""
+    found = {(each.pool, each.scheduler) for each in enriched.devices.values()}
+    assert found == {("gpu", WorkloadKind.SLURM)}
 
 
 def test_jobs_wait_by_partition(enriched: Estate) -> None:

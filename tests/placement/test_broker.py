@@ -211,13 +211,13 @@ def test_whoever_asks_again_gets_the_same_answer() -> None:
 @pytest.mark.parametrize(
     ("wish", "why"),
     [
-        (ticket("x", 9), "9 GPUs"),
+        (ticket("x", 9), "9 GPUs are asked for, 8 of 8 can be given. Waiting does not help"),
         (ticket("x", 0), "ask for 1 or more"),
         (ticket("x", memory=-1), "30GiB"),
         (ticket("x", memory=81), "GiB"),
         (ticket("x", priority=1), "-10 to 0"),
         (ticket("x", priority=-11), "-10 to 0"),
-        (ticket("x", limit_seconds=8 * 86400.0), "7 d"),
+        (ticket("x", limit_seconds=30 * 86400.0), "a limit of 30 d is too long; at most 7 d"),
         (ticket("x", limit_seconds=0.0), "more than 0 s"),
         (ticket("x", reservation="none"), "no reservation none"),
     ],

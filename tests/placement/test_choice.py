@@ -173,6 +173,17 @@ def test_a_whole_gpu_goes_before_an_instance() -> None:
     assert refusal.is_hopeless
 
 
+def test_whoever_asks_for_a_profile_that_is_not_there_is_told_those_that_are() -> None:
+    """With how many of each; where there is none, that."""
+    for node, told in (
+        (mig_node([["3g.40gb", "1g.10gb"], ["1g.10gb"]]), "this node has 2 1g.10gb, 1 3g.40gb."),
+        (hgx(), "this node has no MIG instances."),
+    ):
+        refusal = node.choose(Request(mig_profile="2g.20gb"))
+        assert isinstance(refusal, Refusal)
+        assert refusal.reasons[-1].endswith(told)
+
+
 def test_many_instances_are_looked_through_by_kind() -> None:
     """Fifty-six instances of eight GPUs have few sets that anything tells apart."""
     node = mig_node([["1g.10gb"] * 7] * 8)

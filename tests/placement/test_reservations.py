@@ -63,6 +63,48 @@ def test_what_is_leased_into_that_time_cannot_be_reserved() -> None:
     assert not BROKER.reserve(state, 0, late, client("bo"), world.look()).is_refused
 
 
+def test_whoever_asks_for_too_many_is_told_how_many_there_are() -> None:
+    """And how many are kept, in words that fit one."""
+    world = World(hgx())
+    wish = Reservation("r", "bo", Request(7), HOUR, 2 * HOUR)
+    state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
+    one = replace(wish, id="one", request=Request(1))
+    step = BROKER.reserve(state, 0, replace(one, request=Request(3)), client("bo"), world.look())
+    assert "1 of 3 asked for is known to be free then" in step.events[-1].message
+    step = BROKER.reserve(state, 0, one, client("bo"), world.look())
+    assert step.events[-1].message.startswith("1 GPU is kept for bo as reservation one")
+    step = BROKER.reserve(step.state, 0, replace(one, id="x"), client("root"), world.look())
+    assert step.is_refused
+
+
+def why_first(step: Step) -> str:
+    """What the first that waits is told."""
+    return step.waiting[0][1]
+
+
+def test_a_reservation_in_the_way_is_named_with_the_limit_that_would_do() -> None:
+    """The longest one; where none would do, from when or until when it keeps the GPUs."""
+    world = World(hgx())
+    state = START
+    for name, gpus, at in (("soon", 2, 3 * HOUR), ("late", 4, 20 * HOUR + MINUTE)):
+        wish = Reservation(name, "bo", Request(gpus), at, at + HOUR)
+        step = BROKER.reserve(state, 0, wish, client("bo"), world.look())
+        assert not step.is_refused
+        state = step.state
+    kept = "4 are kept for reservation late of bo, which begins in 21 h; with --time-limit 20h"
+    assert kept in why_first(asked(world, ticket("a", 6, limit_seconds=86400.0), state))
+    kept = "2 are kept for reservation soon of bo, which begins in 3 h; with --time-limit 3h or"
+    assert kept in why_first(asked(world, ticket("a", 8, limit_seconds=86400.0), state))
+    state = asked(world, ticket("there", limit_seconds=7200.0), state).state
+    assert why_first(asked(world, ticket("a", 8, limit_seconds=86400.0), state)).endswith(
+        "kept for reservation soon of bo, which begins in 3 h"
+    )
+    begun = BROKER.turn(state, 3 * HOUR + 2 * MINUTE, {"there": DEAD}, world.look())
+    step = BROKER.ask(begun.state, begun.state.as_of, ticket("b", 8, limit_seconds=60.0))
+    step = BROKER.serve(step.state, step.state.as_of, world.look())
+    assert why_first(step).endswith("2 are kept for reservation soon of bo, which ends in 58 min")
+
+
 def test_two_reservations_do_not_get_the_same_gpus() -> None:
     """At the same time; one after the other they may."""
     world = World(hgx())

@@ -117,6 +117,34 @@ def test_a_file_that_nobody_knows_says_what_was_looked_for(tmp_path: Path) -> No
     )
 
 
+UNFINISHED: Final = {
+    "no events": (b'{"traceEvents": []}', "a trace without events; record again"),
+    "an empty one": (b'{"a": 1, "traceEvents": [{}]}', "a trace without events; record again"),
+    "cut before": (b'{"traceEvents": [', "a trace that is cut off before an event"),
+    "cut within": (b'{"traceEvents": [{"ph": "X", "na', "wait until the profiler has finished"),
+    "another's": (b'{"traceEvents": [{"ph": "X"}]}', "of no known format: it begins with"),
+    "no trace": (b'{"events": [', "of no known format: it begins with"),
+}
+
+
+@pytest.mark.parametrize("odd", UNFINISHED)
+def test_a_trace_without_events_is_told_from_what_is_no_trace(tmp_path: Path, odd: str) -> None:
+    """With what to do; in a folder it is named as broken beside what can be read."""
+    data, told = UNFINISHED[odd]
+    path = tmp_path / "trace.json"
+    path.write_bytes(data)
+    with pytest.raises(ProfileError) as raised:
+        open_profile(path, LIMITS)
+    assert str(raised.value).startswith(f"{path}: ")
+    assert told in str(raised.value)
+
+    (tmp_path / "whole.json").write_bytes(FILES[ProfileFormat.PYTORCH])
+    read = read_files([tmp_path], LIMITS)
+    assert [each.source for each in read.profiles] == ["whole.json"]
+    is_unknown = told.startswith("of no known format")
+    assert [each.source for each in read.broken] == ([] if is_unknown else ["trace.json"])
+
+
 @pytest.mark.parametrize(
     ("data", "shown"),
     [

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.profiles.columns import order
-from rightsizer.profiles.intervals import Ruler, union
+from rightsizer.profiles.intervals import Ruler, Within, union
 
 TIMES = st.integers(0, 60)
 INTERVALS = st.lists(st.tuples(TIMES, st.integers(0, 20)), max_size=20).map(
@@ -28,6 +28,18 @@ def test_a_union_covers_what_its_intervals_cover(intervals: list[tuple[int, int]
 
     assert covered(united) == covered(intervals)
     assert sum(end - start for start, end in united) == len(covered(intervals))
+
+
+@given(INTERVALS, INTERVALS)
+def test_a_walk_finds_what_one_line_covers_of_another(
+    intervals: list[tuple[int, int]], times: list[tuple[int, int]]
+) -> None:
+    """Part by part, each nanosecond once, wherever the two begin and end."""
+    within = Within(union(sorted(intervals)))
+    found = [part for start, end in union(sorted(times)) for part in within.of(start, end)]
+
+    assert covered(found) == covered(intervals) & covered(times)
+    assert sum(end - start for start, end in found) == len(covered(found))
 
 
 @given(INTERVALS)

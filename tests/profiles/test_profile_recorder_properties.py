@@ -16,7 +16,9 @@ from profile_calls import (
     step,
     time_of,
 )
+from rightsizer.domain.profile import SpanKind
 
+LOADER, CHECKPOINT = SpanKind.LOADER, SpanKind.CHECKPOINT
 TIMES = st.integers(0, 80)
 LENGTHS = st.integers(0, 12)
 KERNELS = st.builds(
@@ -39,6 +41,11 @@ STEPS = st.builds(
     st.integers(1, 40),
     st.sampled_from(["one", "two"]),
 )
+SAVES = st.builds(
+    lambda start, length: Call("host_span", (CHECKPOINT, "save", start, start + length)),
+    TIMES,
+    LENGTHS,
+)
 LOADERS = st.builds(lambda start, length: loader(start, start + length), TIMES, LENGTHS)
 CALLS = st.tuples(
     st.lists(KERNELS, min_size=1, max_size=12),
@@ -49,12 +56,16 @@ CALLS = st.tuples(
 ).map(lambda groups: [call for group in groups for call in group])
 
 
-def held(calls: list[Call], *, name: str, kinds: tuple[str, ...] = ()) -> set[int]:
+def held(
+    calls: list[Call], *, name: str, kinds: tuple[str, ...] = (), at: SpanKind | None = None
+) -> set[int]:
     """Every nanosecond in which such a call's event went on."""
     return {
         each
         for call in calls
-        if call.name == name and (not kinds or call.arguments[4] in kinds)
+        if call.name == name
+        and (not kinds or call.arguments[4] in kinds)
+        and (at is None or call.arguments[0] is at)
         for each in range(*call.arguments[2:4])
     }
 
@@ -119,3 +130,49 @@ def test_steps_are_apart_and_their_times_add_up(calls: list[Call]) -> None:
         assert each.time.exposed_collective_seconds <= each.time.collective_seconds
         assert each.time.exposed_copy_seconds <= each.time.copy_seconds
         assert each.loader_seconds <= each.time.span_seconds
+
+
+@given(CALLS, st.lists(SAVES, max_size=3))
+def test_a_wait_for_the_loader_is_one_while_the_loader_was_at_work(
+    calls: list[Call], saves: list[Call]
+) -> None:
+    """Neither more than the loader's own time, nor than the idle time that it explains."""
+    calls = [*calls, *saves]
+    device = only(recorded(*calls))
+    assert device.time is not None
+    kernels, loading = held(calls, name="kernel"), held(calls, name="host_span", at=LOADER)
+    saving = held(calls, name="host_span", at=CHECKPOINT)
+    first = min(call.arguments[2] for call in calls if call.name == "kernel")
+    span = (first, first + nanoseconds(device.time.span_seconds), device.time)
+    steps = [(each.start, each.end, each.time) for each in device.steps]
+
+    for start, end, time in (span, *steps):
+        idle = set(range(start, end)) - kernels
+        loader_wait = nanoseconds(time.loader_wait_seconds)
+        checkpoint_wait = nanoseconds(time.checkpoint_wait_seconds)
+        host_wait, other = map(nanoseconds, (time.host_wait_seconds, time.other_idle_seconds))
+        between = nanoseconds(time.kernel_wait_seconds)
+        assert len(idle & loading) - other - between <= loader_wait
+        assert loader_wait <= min(host_wait, len(idle & loading))
+        assert checkpoint_wait <= min(host_wait + other, len(idle & saving))
+
+
+def test_what_is_loaded_before_the_first_kernel_is_no_wait_of_the_span() -> None:
+    """Nor is what is loaded beside a kernel; only a step that had begun waited for it."""
+    device = only(
+        recorded(
+            step(0, 80),
+            step(80, 160),
+            loader(0, 40),
+            launch(1, 44, 45),
+            kernel(45, 80, correlation=1),
+            loader(70, 120),
+            launch(2, 124, 125),
+            kernel(125, 160, correlation=2),
+        )
+    )
+    assert device.time is not None
+
+    assert nanoseconds(device.time.host_wait_seconds) == 45
+    assert nanoseconds(device.time.loader_wait_seconds) == 40
+    assert [nanoseconds(each.time.loader_wait_seconds) for each in device.steps] == [40, 40]

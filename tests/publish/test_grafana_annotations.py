@@ -15,7 +15,7 @@ from rightsizer.publish.grafana.annotations import grafana_annotations
 from rightsizer.publish.grafana.outbox import MemoryOutbox
 from rightsizer.publish.grafana.settings import GrafanaSettings, read_token
 
-OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+OPENED, CLOSED, DECIDED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED
 LATER = NOW + 3600 * SECOND
 
 
@@ -66,6 +66,49 @@ def test_closing_patches_the_end(grafana: Grafana) -> None:
     assert annotation["timeEnd"] == LATER // 1_000_000
     assert annotation["text"].startswith("Closed (succeeded).")
     assert grafana.requests[-1] == ("PATCH", "/api/annotations/1")
+
+
+def test_a_decision_patches_the_words_and_leaves_the_region_open(grafana: Grafana) -> None:
+    """Who claimed it is in the annotation that there is; its end still closes it."""
+    desk = Desk(grafana.url)
+    claimed = event(DECIDED, time=LATER, state=AdviceState.CLAIMED)
+    desk.sink.offer([event(OPENED), claimed])
+    desk.sink.deliver()
+    (annotation,) = grafana.annotations.values()
+    assert annotation["timeEnd"] == annotation["time"] == NOW // 1_000_000
+    assert annotation["text"].startswith("Claimed.")
+    assert annotation["data"]["state"] == "claimed"
+    desk.sink.offer([event(CLOSED, time=LATER, state=AdviceState.SUCCEEDED)])
+    desk.sink.deliver()
+    (annotation,) = grafana.annotations.values()
+    assert annotation["timeEnd"] == LATER // 1_000_000
+    assert annotation["data"]["state"] == "succeeded"
+
+
+def test_a_decision_makes_a_region_that_is_gone_anew(grafana: Grafana) -> None:
+    """It is still open, and known as the advice's."""
+    desk = Desk(grafana.url)
+    desk.sink.offer([event(DECIDED, time=LATER, state=AdviceState.SNOOZED)])
+    desk.sink.deliver()
+    (annotation,) = grafana.annotations.values()
+    assert annotation["timeEnd"] == annotation["time"] == NOW // 1_000_000
+    assert desk.outbox.annotation_id("a1b2c3") == annotation["id"]
+
+
+def test_decisions_are_not_summed_up(grafana: Grafana) -> None:
+    """They make no annotation of their own, however many changes there are."""
+    desk = Desk(grafana.url, annotations_per_run=2)
+    desk.sink.offer([event(OPENED), event(OPENED, id="other")])
+    desk.sink.deliver()
+    desk.sink.offer([event(OPENED, id=f"x{index}") for index in range(4)])
+    desk.sink.offer([event(DECIDED, time=LATER, state=AdviceState.CLAIMED)])
+    for _ in range(3):
+        desk.sink.deliver()
+    first = next(each for each in grafana.annotations.values() if each["id"] == 1)
+    assert first["text"].startswith("Claimed.")
+    assert not any(
+        "Claimed" in each["text"] for each in grafana.annotations.values() if each["id"] > 1
+    )
 
 
 def test_points_stand_beside_the_region(grafana: Grafana) -> None:

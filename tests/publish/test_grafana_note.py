@@ -1,7 +1,9 @@
 """What an annotation says, and that it fits into Grafana's store."""
 
 import json
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,3 +100,40 @@ def test_roll_up_names_the_first_and_counts_the_rest() -> None:
     assert lines[1] == "- GPU-0 has been held idle for 6 h."
     assert lines[-1] == "- and 2 others"
     assert sum_.key_tags[1] == "event:rollup"
+
+
+@pytest.mark.parametrize("state", [AdviceState.CLAIMED, AdviceState.SNOOZED, AdviceState.ACTIVE])
+def test_a_decision_changes_the_region_and_leaves_it_open(state: AdviceState) -> None:
+    """It says who, until when and why, on a line each, for people; and its data for programs."""
+    told = event(AdviceEventKind.DECIDED, opened=NOW - 9 * SECOND, state=state)
+    advice = replace(told.advice, actor="ana", why="after\nthe fair", expires=NOW + SECOND)
+    note = note_of(replace(told, advice=advice))
+    opening = note_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
+    assert (note.start, note.end, note.tags) == (opening.start, opening.end, opening.tags)
+    assert (note.changes_region, note.closes_region) == (True, False)
+    lines = note.text.splitlines()
+    assert lines[0] == f"{state.capitalize()}. GPU-0 has been held idle for 6 h."
+    assert lines[4:6] == ["By: ana, until 2026-09-21 14:13 UTC", "Why: after the fair"]
+    assert note.data == {
+        "state": state,
+        "decided": NOW // 10**6,
+        "expires": NOW // 10**6 + 1000,
+        "actor": "ana",
+        "why": "after\nthe fair",
+        "rule": "held_idle",
+    }
+
+
+def test_points_and_openings_have_no_data() -> None:
+    """There is nothing to say that is not on the advice itself."""
+    kinds = set(AdviceEventKind) - {AdviceEventKind.CLOSED, AdviceEventKind.DECIDED}
+    assert {note_of(event(kind)).data for kind in kinds} == {None}
+
+
+def test_what_lasts_for_longer_than_calendars_is_told() -> None:
+    """Somebody may dismiss advice for ten thousand years."""
+    told = event(AdviceEventKind.CLOSED, state=AdviceState.DISMISSED)
+    note = note_of(replace(told, advice=replace(told.advice, expires=NOW + 10**21)))
+    assert "By: until 2255-03-14 16:00 UTC" in note.text.splitlines()
+    assert note.data is not None
+    assert note.data["expires"] == 9 * 10**12

@@ -1,7 +1,9 @@
 """The outbox in memory and in SQLite: one contract, and the one that survives."""
 
+import json
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -63,7 +65,7 @@ def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     with Database(path, [OUTBOX_SCHEMA]) as database:
         outbox = SqliteOutbox(database)
-        outbox.put([note("a"), note("b")])
+        outbox.put([note("a"), note_of(event(AdviceEventKind.DECIDED, id="b"))])
         outbox.remember("a", 7)
         left = outbox.pending()
     with Database(path, [OUTBOX_SCHEMA]) as database:
@@ -81,6 +83,16 @@ def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: st
         outbox = SqliteOutbox(database)
         outbox.put([note("a")])
         assert [letter.note for letter in outbox.pending()] == [note("a")]
+
+
+def test_what_a_former_program_left_waiting_is_delivered(tmp_path: Path) -> None:
+    """Its notes had no data."""
+    with Database(tmp_path / "history.db", [OUTBOX_SCHEMA]) as database:
+        form = asdict(note("a"))
+        del form["data"]
+        with database.transaction() as connection:
+            connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (json.dumps(form),))
+        assert [letter.note for letter in SqliteOutbox(database).pending()] == [note("a")]
 
 
 def test_threads_share_an_outbox(outbox: Outbox) -> None:

@@ -148,7 +148,7 @@ def test_tls_with_everything_in_the_file(authority: Authority) -> None:
             "web.yml:1:32: http_server_config.headers.X-XSS-Protection: must be one line of ASCII",
         ),
         ("http_server_config: {http2: maybe}", "web.yml:1:22: http_server_config.http2: must be"),
-        ("a: b: c", "web.yml:1:5: mapping values are not allowed"),
+        ("a: b: c", "web.yml:1:5: is not well-formed YAML (mapping values are not allowed"),
     ],
 )
 def test_a_fault_is_told_with_its_place(tmp_path: Path, text: str, expected: str) -> None:

@@ -42,6 +42,15 @@ def test_a_change_is_one_request_with_the_whole_advice() -> None:
     assert (report.sent, report.failed, report.pending) == (1, 0, 0)
 
 
+def test_a_decision_is_told_to_nobody() -> None:
+    """Whoever made it knows; its annotation says so."""
+    with webhook_server() as inbox:
+        report = Desk(to(inbox.url)).send(event(AdviceEventKind.DECIDED))
+
+    assert inbox.paths == []
+    assert (report.sent, report.pending) == (0, 0)
+
+
 def test_offering_asks_nobody() -> None:
     """The recommender never waits for a receiver."""
     with webhook_server() as inbox:

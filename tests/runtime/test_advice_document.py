@@ -65,7 +65,8 @@ def test_the_shortened_bodies_are_json() -> None:
 
 def test_no_word_goes_untold() -> None:
     """States, severities, changes that are told by a point, formats: all are on the page."""
-    points = set(AdviceEventKind) - {AdviceEventKind.OPENED, AdviceEventKind.CLOSED}
+    regions = {AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED}
+    points = set(AdviceEventKind) - regions
     words = {*AdviceState, *Severity, *points, *WebhookFormat}
     told = set(re.findall(r"`([\w-]+)`", PAGE))
 

@@ -321,13 +321,20 @@ def test_local_socket(place: Place, tmp_path: Path) -> None:
     with listening(place.settings.path.api_socket):
         assert check_local_socket(place).found.startswith("an agent answers")
 
-    def at(path: str) -> Check:
+    def at(path: str, *, is_lending: bool = False) -> Check:
         settings = place.settings
-        changed = replace(settings, path=replace(settings.path, api_socket=path))
+        changed = replace(
+            settings,
+            path=replace(settings.path, api_socket=path),
+            broker=replace(settings.broker, enabled=is_lending),
+        )
         return check_local_socket(replace(place, settings=changed))
 
     assert verdict(at("")) == "unused"
-    assert verdict(at(str(tmp_path / "none" / "api.sock"))) == "limited"
+    nowhere = str(tmp_path / "none" / "api.sock")
+    assert verdict(at(nowhere)) == "limited"
+    assert "reserve" not in at(nowhere).lost
+    assert "run, queue, reserve and cancel" in at(nowhere, is_lending=True).lost
 
 
 def test_web_port(place: Place) -> None:

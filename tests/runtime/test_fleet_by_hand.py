@@ -39,14 +39,23 @@ def test_a_claim_is_kept(settings: WholeSettings) -> None:
     assert (told["state"], told["actor"], told["why"]) == ("claimed", "ana", "mine")
 
 
-def test_a_dismissal_is_told_by_the_next_look(settings: WholeSettings) -> None:
-    """Its event waits in the ledger; nobody else would end the annotation."""
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (AdviceState.CLAIMED, AdviceEventKind.DECIDED),
+        (AdviceState.DISMISSED, AdviceEventKind.CLOSED),
+    ],
+)
+def test_a_decision_is_told_by_the_next_look(
+    settings: WholeSettings, state: AdviceState, kind: AdviceEventKind
+) -> None:
+    """Its event waits in the ledger; nobody else would change or end the annotation."""
     kept = keep_advice(ledger_path(settings))
-    decide(settings, kept, AdviceState.DISMISSED)
+    decide(settings, kept, state)
     storage = Storage(str(ledger_path(settings)))
     try:
         storage.ledger(settings.recommender.ledger)
-        assert [event.kind for event in storage.untold] == [AdviceEventKind.CLOSED]
+        assert [event.kind for event in storage.untold] == [kind]
     finally:
         storage.close()
 

@@ -19,8 +19,10 @@ from readings import DAY, EPOCH
 from rightsizer.domain.advice import AdviceState
 from rightsizer.domain.errors import StoreError
 from rightsizer.edge.clock import FastClock
+from rightsizer.edge.http import HttpSettings
 from rightsizer.edge.local import LocalClient
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
+from rightsizer.publish.grafana.settings import GrafanaSettings
 from rightsizer.runtime.fleet.judge import FleetJudge
 from rightsizer.runtime.fleet.ledger_file import opened_ledger
 from rightsizer.runtime.fleet.service import FleetService
@@ -82,6 +84,18 @@ def test_a_look_puts_up_what_it_found(settings: WholeSettings) -> None:
         assert service.answer is not None
         assert service.answer.use.queries > 0
         assert service.trouble is None
+
+
+def test_an_empty_ledger_needs_no_grafana(settings: WholeSettings) -> None:
+    """One that is away cannot say what was decided; the log tells that, and the look goes on."""
+    with loopback_store(8) as store:
+        away = GrafanaSettings(url="http://127.0.0.1:9", http=HttpSettings(tries=1))
+        with service_of(replace(at(settings, store), grafana=away)) as service:
+            with capture_logs() as lines:
+                service.look()
+            assert service.answer is not None
+            (said,) = [line for line in lines if line["event"] == "ledger_lost"]
+            assert "127.0.0.1:9" in said["message"]
 
 
 def test_a_look_that_fails_leaves_the_last_answer(settings: WholeSettings) -> None:

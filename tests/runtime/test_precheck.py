@@ -77,6 +77,10 @@ def test_what_is_named_and_not_right_is_told_with_its_key(text: str, said: str) 
             "{broker: {enabled: true, path: /tmp/a.db}, path: {api_socket: ''}}",
             "path.api_socket: is empty, and the broker is asked over it alone",
         ),
+        (
+            "{broker: {enabled: true, path: /tmp/a.db}, path: {api_socket: /nowhere/api.sock}}",
+            "path.api_socket: the socket cannot be made, for /nowhere is not there",
+        ),
     ],
 )
 def test_what_keeps_a_broker_from_lending_is_told(text: str, said: str) -> None:

@@ -12,6 +12,7 @@ from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger_settings import LedgerSettings
 from rightsizer.advice.measurement import Measured
 from rightsizer.advice.record import Record
+from rightsizer.advice.restoration import Restoration, Standing
 from rightsizer.advice.track_record import Tally, TrackRecord
 from rightsizer.advice.trial import Trials
 from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
@@ -43,7 +44,7 @@ class Ledger:
         self._records = {record.advice.id: record for record in records}
         self.track_record = TrackRecord(tallies, self._settings.track_record)
         self._trials = Trials(self._settings, self.track_record)
-        self._opened_before: Mapping[str, Nanoseconds] = {}
+        self._before: Mapping[str, Standing] = {}
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -54,13 +55,16 @@ class Ledger:
         """The same advice and the same track record, kept by other settings."""
         return Ledger(self._records.values(), settings, self.track_record.tallies)
 
-    def remember(self, opened_before: Mapping[str, Nanoseconds]) -> None:
-        """Take over from a ledger that was lost: what opens with one of these ids is not new.
+    def remember(self, restoration: Restoration) -> None:
+        """Take over from a ledger that was lost.
 
         Args:
-            opened_before: By the id of advice that was open, since when.
+            restoration: What opens with an id that stood there is not new, and goes on as it did;
+                what is quiet stays so.
         """
-        self._opened_before = dict(opened_before)
+        self._before = restoration.standing
+        quiet = {record.advice.id: record for record in restoration.quiet}
+        self._records = quiet | self._records
 
     def open_now(self) -> frozenset[tuple[str, str]]:
         """Workload key and rule of all open advice."""
@@ -120,8 +124,8 @@ class Ledger:
         *,
         why: str = "",
         for_seconds: float | None = None,
-    ) -> AdviceEvent | None:
-        """Claim, snooze or dismiss advice by hand, or take that back; the event, if any.
+    ) -> AdviceEvent:
+        """Claim, snooze or dismiss advice by hand, or take that back; the event.
 
         Args:
             advice_id: Which.
@@ -155,7 +159,7 @@ class Ledger:
         trial_since = now if state is AdviceState.CLAIMED else None
         self._records[advice_id] = replace(record, advice=advice, trial_since=trial_since)
         if not is_dismissed:
-            return None
+            return AdviceEvent(AdviceEventKind.DECIDED, advice, now)
         self._trials.ended(self._records[advice_id], was_right=False)
         return AdviceEvent(AdviceEventKind.CLOSED, advice, now)
 
@@ -259,9 +263,12 @@ class Ledger:
         has_regressed = before is not None and self._has_regressed(before.advice, now)
         if before is not None and before.trial_since is not None:
             self._trials.ended(before, was_right=None)
-        state = AdviceState.REGRESSED if has_regressed else AdviceState.ACTIVE
-        since = self._opened_before.get(finding.id, now) if before is None else now
-        advice = Advice(finding=finding, state=state, opened=min(since, now), updated=now)
+        standing = self._before.get(finding.id) if before is None else None
+        if standing is None:
+            state = AdviceState.REGRESSED if has_regressed else AdviceState.ACTIVE
+            advice = Advice(finding=finding, state=state, opened=now, updated=now)
+        else:
+            advice = standing.taken_up(finding, now)
         long_seconds = judgement.conduct.long_seconds
         record = Record(
             advice,
@@ -271,12 +278,14 @@ class Ledger:
             long_seconds=long_seconds,
             severity=finding.severity,
             severity_since=now,
+            # How things stood before a claim is lost with the ledger: it is tried out anew.
+            trial_since=now if advice.state is AdviceState.CLAIMED else None,
             trial_seconds=self._settings.verification.span_for(long_seconds),
         )
         if measured is not None:
             record = self._trials.with_baseline(record, self._followed(), now, measured)
         self._records[advice.id] = record
-        if before is None and finding.id in self._opened_before:
+        if standing is not None:
             return []  # Everybody was told when it was opened.
         opened = AdviceEvent(AdviceEventKind.OPENED, advice, now)
         if has_regressed:

@@ -2,15 +2,17 @@
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from rightsizer.cli.aligned import aligned
 from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.counted import counted
 from rightsizer.cli.history_flag import add_history_flag, history_path
 from rightsizer.cli.output import say
+from rightsizer.cli.wrapped import wrapped
 from rightsizer.domain.errors import AgentAbsentError
 from rightsizer.edge.local import LocalClient
 from rightsizer.publish.json_form import Form
@@ -48,8 +50,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     """Ask, and tell."""
     settings = settings_of(arguments)
-    form = _asked(arguments, settings) or _offline(arguments, settings)
-    say(json.dumps(form, indent=1) if arguments.json else "\n".join(_lines(form)))
+    asked = _asked(arguments, settings)
+    form = asked or _offline(arguments, settings)
+    lines = _lines(form, is_live=asked is not None)
+    say(json.dumps(form, indent=1) if arguments.json else "\n".join(lines))
     return 0
 
 
@@ -74,7 +78,7 @@ def _offline(arguments: argparse.Namespace, settings: Settings) -> Form:
     return state_form(ActionState(actions=actions_here(settings), records=records))
 
 
-def _lines(form: Form) -> Iterator[str]:
+def _lines(form: Form, *, is_live: bool) -> Iterator[str]:
     if not form["actions"]:
         yield "No action is configured: nothing is done on advice."
     for each in form["actions"]:
@@ -84,9 +88,23 @@ def _lines(form: Form) -> Iterator[str]:
     for each in form["proposals"]:
         if each["action"] and each["why"]:
             yield f"  not now on {each['advice']} by {each['action']}: {each['why']}"
+    if form["actions"]:
+        yield from wrapped(_nothing_text(form["proposals"], is_live=is_live), indent=2)
     if form["entries"]:
         yield ""
         yield from aligned(_HEADER, list(_rows(form)), _HEADER)
+
+
+def _nothing_text(proposals: Sequence[Form], *, is_live: bool) -> str:
+    """Why no action has anything to do; empty where one has."""
+    if not is_live:
+        return "no agent was asked, so that only what was done is known, not what waits"
+    if not proposals:
+        return "nothing to do: no advice was open when the agent last looked"
+    if any(each["action"] for each in proposals):
+        return ""
+    advice = counted(len(proposals), "piece of advice is open", "pieces of advice are open")
+    return f"nothing to do: {advice}, none of a reason and workload named here"
 
 
 def _rows(form: Form) -> Iterator[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 import argparse
 import os
 from pathlib import Path
+from typing import Final
 
 from rightsizer.cli.command import Command
 from rightsizer.cli.output import say
@@ -19,6 +20,9 @@ they name: the web configuration and its certificates, boards, prices, a scenari
 files of credentials, the broker's file. Run it as the agent's own user. Exits with 78 where
 anything is wrong.
 """
+
+
+_REMEDY: Final = "name the file to check, as in 'rightsizer check-config FILE'"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Say that all is well; every fault at once otherwise, with exit code 78."""
-    settings = load_file(WholeSettings, arguments.file, os.environ)
+    settings = load_file(WholeSettings, arguments.file, os.environ, remedy=_REMEDY)
     faults = () if arguments.syntax_only else faults_of(settings)
     if faults:
         raise ConfigurationError("\n".join(f"{arguments.file}: {fault}" for fault in faults))

@@ -27,7 +27,8 @@ def waiting_text(waiting: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for offer in each["offers"]:
             yield from wrapped(_offer(offer, each["pool"]), 4)
         if each["left_gpus"] > 0:
-            yield from wrapped(f"{_gpus(each['left_gpus'])}: nothing that is known could give", 4)
+            left = _gpus(each["left_gpus"])
+            yield from wrapped(f"nothing that is known could give {left}: {each['why_left']}", 4)
     if len(waiting) > _MOST_ROWS:
         yield f"  and {counted(len(waiting) - _MOST_ROWS, 'piece')} more; --json has all"
     yield ""

@@ -1,6 +1,7 @@
 """The command `rightsizer`: finds the command, runs it, turns errors into exit codes."""
 
 import argparse
+import difflib
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +15,9 @@ __all__ = ["entry_point", "main"]
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; the exit code (0 done, 1 failed, 2 usage, 78 configuration)."""
-    parser = _parser(_commands(arguments))
+    commands = _commands(arguments)
+    parser = _parser(commands)
+    _refuse_unknown(parser, arguments, commands)
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
         parser.print_help(sys.stderr)
@@ -86,6 +89,18 @@ def _parser(commands: Iterable[Command]) -> argparse.ArgumentParser:
         command.configure(sub)
         sub.set_defaults(command=command.name, run=command.run)
     return parser
+
+
+def _refuse_unknown(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], commands: Iterable[Command]
+) -> None:
+    """End with the nearest command where the first word is none, and the list after it."""
+    names = [command.name for command in commands]
+    if not arguments or arguments[0].startswith("-") or arguments[0] in names:
+        return
+    near = difflib.get_close_matches(arguments[0], names, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    parser.error(f"'{arguments[0]}' is no command; {hint}Commands: {', '.join(names)}")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ seconds, which tells the states of this moment alone.
 
 The exit status is 1 where nothing fits; the reasons are told, with --export on standard error.
 """
+_WITHOUT_A_GPU: Final = "or try it on a simulated node: --scenario shared-node"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +114,12 @@ def _ask(settings: Settings, words: dict[str, str], arguments: argparse.Namespac
             if not isinstance(error, AgentAbsentError):
                 print(f"rightsizer: warning: {error}", file=sys.stderr)
     with looked_at(settings, arguments.scenario) as chosen:
-        return place_by_look(chosen, request, SystemClock())
+        try:
+            return place_by_look(chosen, request, SystemClock())
+        except RightsizerError as error:
+            if chosen.sources.simulated.scenario:
+                raise
+            raise RightsizerError(f"{error}; {_WITHOUT_A_GPU}") from None
 
 
 COMMAND = Command("place", "the best GPUs to take right now", configure, run, _DESCRIPTION)

@@ -1,6 +1,7 @@
 """The bill of a candidate for people: a line for each way to have its GPUs."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.cli.aligned import aligned
@@ -21,6 +22,7 @@ _TERMS: Final = {
     Billing.ON_PREMISES: "owned, per used hour",
 }
 _LEAST_IMAGE: Final = 1e-4
+_VISIBLY: Final = 1.005
 _LEFT: Final = frozenset({"terms", "from", "as of", ""})
 
 
@@ -37,40 +39,67 @@ def costs_lines(candidate: Candidate, unit: str) -> Iterator[str]:
     yield f"what {candidate.count} x {candidate.gpu} cost:"
     notes = SourceNotes()
     if bill.offers:
-        work = _work_column(bill.offers[0].dollars, unit)
-        rows = [_offer_row(each, work, notes) for each in bill.offers]
-        header = ("terms", "$/h", "from", work[0], "as of", "")
+        columns = _work_columns(candidate, bill.offers[0].dollars, unit)
+        rows = [_offer_row(each, columns, notes) for each in bill.offers]
+        header = ("terms", "$/h", "from", *(each.heading for each in columns), "as of", "")
         yield from (f"  {line}" for line in aligned(header, rows, _LEFT))
+        if len(columns) > 1:
+            text = f"{columns[0].heading}: of {unit} asked for; full load: of all it could make."
+            yield from wrapped(text, indent=2)
     else:
         yield "  nobody names a price; state yours under 'prices' of the plan, or with --prices"
     if bill.ownership is not None:
         is_rented = any(each.terms.billing is Billing.ON_DEMAND for each in bill.offers)
         text = _ownership_text(bill.ownership, is_rented=is_rented)
         yield from wrapped(text, indent=2)
-    yield from wrapped(_energy_text(bill, unit), indent=2)
+    full = " at full load" if _idle_factor(candidate) > 1.0 else ""
+    yield from wrapped(_energy_text(bill, f"{unit}{full}"), indent=2)
     for line in notes.lines():
         yield from wrapped(line, indent=2, hanging=4)
 
 
-def _work_column(dollars_of: Amount, unit: str) -> tuple[str, str]:
-    """The heading of what work costs, and the part of an amount that has it."""
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A column of what work costs."""
+
+    heading: str
+    part: str
+    """Of an amount."""
+    factor: float = 1.0
+    """Times so much."""
+
+
+def _work_columns(candidate: Candidate, dollars_of: Amount, unit: str) -> tuple[_Work, ...]:
     if dollars_of.per_run is not None:
-        return "$/run", "per_run"
+        return (_Work("$/run", "per_run"),)
+    idle = _idle_factor(candidate)
     if dollars_of.per_image is not None and dollars_of.per_image.value >= _LEAST_IMAGE:
-        return "$/image", "per_image"
-    return f"$/M {unit}", "per_million"
+        heading, part = "$/image", "per_image"
+    else:
+        heading, part = f"$/M {unit}", "per_million"
+    if idle == 1.0:
+        return (_Work(heading, part),)
+    # A table of a hundred signs has no room for the unit twice.
+    heading = heading.removesuffix(f" {unit}")
+    return (_Work(heading, part, idle), _Work("full load", part))
 
 
-def _offer_row(offer: Offer, work: tuple[str, str], notes: SourceNotes) -> Sequence[str]:
+def _idle_factor(candidate: Candidate) -> float:
+    """How much more work costs at the load that is asked for than at full load."""
+    full, asked = candidate.dollars_per_million_tokens, candidate.work_dollars
+    return asked / full if full and asked and asked > full * _VISIBLY else 1.0
+
+
+def _offer_row(offer: Offer, columns: Sequence[_Work], notes: SourceNotes) -> Sequence[str]:
     hourly = offer.dollars.per_hour
-    done = getattr(offer.dollars, work[1])
+    amounts = [(getattr(offer.dollars, each.part), each.factor) for each in columns]
     spread = f"{dollars(hourly.low)} to {dollars(hourly.high)}"
     assumed = "assumed " if offer.terms.is_assumed else ""
     return (
         _TERMS[offer.terms.billing],
         dollars(hourly.value),
         spread if hourly.low < hourly.high else "",
-        NOTHING if done is None else dollars(done.value),
+        *(NOTHING if done is None else dollars(done.value * factor) for done, factor in amounts),
         offer.terms.date or "undated",
         f"{assumed}{notes.mark(offer.terms.source)}".strip(),
     )

@@ -10,7 +10,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.command import Command, add_config_flag, settings_of
 from rightsizer.cli.output import say
 from rightsizer.cli.replay_text import replay_text
-from rightsizer.domain.errors import UsageError
+from rightsizer.domain.errors import HistoryError, UsageError
 from rightsizer.runtime.filling import Filling
 from rightsizer.runtime.log import LogLevel
 from rightsizer.runtime.log import configure as configure_log
@@ -84,6 +84,13 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
     for flag, output in (("--timeline", arguments.timeline), ("--into", arguments.into)):
         if output is not None and output.resolve() in inputs:
             raise UsageError(f"{flag} {output}: is a file of the recording; name another")
+    into = arguments.into
+    # The agent makes its own folder; one that a person has mistyped is not to be made.
+    if into is not None and not into.parent.exists():
+        raise HistoryError(
+            f"history '{into}' cannot be written: there is no folder '{into.parent}'; "
+            "make it, or name another"
+        )
 
 
 COMMAND = Command("replay", "account for a recording", configure, run, _DESCRIPTION)

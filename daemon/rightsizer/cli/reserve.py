@@ -9,7 +9,7 @@ from rightsizer.cli.broker_flags import add_agent_flags, add_request_flags, clie
 from rightsizer.cli.command import Command, duration
 from rightsizer.cli.moment import moment
 from rightsizer.cli.output import say
-from rightsizer.domain.errors import UsageError
+from rightsizer.domain.errors import RefusedError, RightsizerError, UsageError
 from rightsizer.domain.units import seconds
 from rightsizer.runtime.broker.paths import LEASES_PATH, RESERVATIONS_PATH
 
@@ -70,7 +70,11 @@ def reserve(arguments: argparse.Namespace) -> int:
         "for": _written(arguments.for_time),
         "user": arguments.user or None,
     }
-    form: Any = client_of(arguments).post(RESERVATIONS_PATH, body)
+    try:
+        form: Any = client_of(arguments).post(RESERVATIONS_PATH, body)
+    except RefusedError as error:
+        # Rightly asked: another time, or for less, it can be had.
+        raise RightsizerError(str(error)) from None
     say(json.dumps(form, indent=1) if arguments.json else _sentence(form["message"]))
     return 0
 

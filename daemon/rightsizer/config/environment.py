@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rightsizer.config.shape import Entry, Group, Nullable, Scalar, Shape
-from rightsizer.domain.errors import ConfigurationError
 from rightsizer.edge.yaml import YamlError, load_yaml
 
 __all__ = ["Override", "overridden", "overrides", "variable_of"]
@@ -32,8 +31,10 @@ def variable_of(path: tuple[str, ...]) -> str:
 
 def overrides(
     group: Group, environ: Mapping[str, str], others: Collection[str] = ()
-) -> tuple[Override, ...]:
-    """The settings that the environment holds, by the names of their variables.
+) -> tuple[tuple[Override, ...], tuple[str, ...]]:
+    """The settings that the environment holds, and what is wrong with its variables.
+
+    Both are by the variables' names; each fault is a line that begins with its variable.
 
     Kubernetes puts variables of its own into a container, `RIGHTSIZER_PORT` for a service called
     `rightsizer`: what has no double underscore and resembles no key is not ours.
@@ -42,9 +43,6 @@ def overrides(
         group: The settings.
         environ: All variables.
         others: Sections that other programs read; their variables are passed over.
-
-    Raises:
-        ConfigurationError: with every fault, one line each, the variable first.
     """
     known = {variable_of(path): (path, entry) for path, entry in _entries(group, ())}
     found: list[Override] = []
@@ -65,9 +63,7 @@ def overrides(
             found.append(Override(variable, path, _value(entry.shape, variable, environ)))
         except YamlError as error:
             faults.append(f"{' '.join(str(error).split())}; write it as the file would have it")
-    if faults:
-        raise ConfigurationError("\n".join(faults))
-    return tuple(found)
+    return tuple(found), tuple(faults)
 
 
 def overridden(data: Any, found: tuple[Override, ...]) -> Any:

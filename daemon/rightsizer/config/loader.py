@@ -15,7 +15,7 @@ __all__ = ["load", "load_file"]
 
 _Settings = TypeVar("_Settings")
 
-_OR_DEFAULTS: Final = "or leave the flag out to run with the defaults"
+_MEND: Final = "mend the path, or leave the flag out to run with the defaults"
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -36,20 +36,30 @@ def load(
         others: Sections at the top that other programs read, and that are passed over here.
 
     Raises:
-        ConfigurationError: with every fault, one line each, in the order of their places.
+        ConfigurationError: with every fault, one line each: variables that are no settings, then
+            all others in the order of their places.
     """
+    shape = shape_of(root)
+    said, told = overrides(shape, environ, others)
+    faults = [_printable(fault) for fault in told]
     try:
         document = load_yaml(text, name)
     except YamlError as error:
-        raise ConfigurationError(_printable(" ".join(str(error).split()))) from None
-    shape = shape_of(root)
-    said = overrides(shape, environ, others)
+        # Of a file that nobody can read, only what variables say can be right or wrong.
+        answer = validate(shape, overridden({}, said))
+        found = answer if isinstance(answer, list) else []
+        theirs = [fault for fault in found if _variable(fault, said) is not None]
+        faults.extend(_lines(theirs, Document(name, None, {}), said, shape))
+        faults.append(_printable(" ".join(str(error).split())))
+        raise ConfigurationError("\n".join(faults)) from None
     data = overridden(_without(document.data, others), said)
-    if data is None and isinstance(defaults := shape.default(), root):
+    if data is None and not faults and isinstance(defaults := shape.default(), root):
         return defaults
     answer = validate(shape, {} if data is None else data)
     if isinstance(answer, list):
-        raise ConfigurationError("\n".join(_lines(answer, document, said, shape)))
+        faults.extend(_lines(answer, document, said, shape))
+    if faults:
+        raise ConfigurationError("\n".join(faults))
     return cast(_Settings, answer)
 
 
@@ -58,8 +68,16 @@ def load_file(
     path: Path,
     environ: Mapping[str, str] = _NOTHING,
     others: Collection[str] = (),
+    remedy: str = _MEND,
 ) -> _Settings:
     """The settings in a file, and in the environment over it.
+
+    Args:
+        root: The frozen dataclass at the top of the tree.
+        path: The file.
+        environ: Variables that go before the file; see `environment`.
+        others: Sections at the top that other programs read, and that are passed over here.
+        remedy: What to do where there is no such file.
 
     Raises:
         ConfigurationError: the file cannot be read, or has faults.
@@ -67,9 +85,7 @@ def load_file(
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise ConfigurationError(
-            f"{path}: there is no such file; mend the path, {_OR_DEFAULTS}"
-        ) from None
+        raise ConfigurationError(f"{path}: there is no such file; {remedy}") from None
     except IsADirectoryError:
         raise ConfigurationError(
             f"{path}: is a directory; name the file in it, such as {path / 'rightsizer.yaml'}"
@@ -80,7 +96,7 @@ def load_file(
         ) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ConfigurationError(f"{path}: {reason}; mend the path, {_OR_DEFAULTS}") from None
+        raise ConfigurationError(f"{path}: {reason}; {remedy}") from None
     try:
         # Some editors begin a file with a byte order mark.
         text = raw.decode("utf-8-sig")
@@ -101,12 +117,17 @@ def _lines(
     faults: Iterable[Fault], document: Document, said: Iterable[Override], shape: Group
 ) -> Iterable[str]:
     for fault in sorted(faults, key=lambda fault: (document.place(fault.path), str(fault.path))):
-        variable = next((each for each in said if fault.path[: len(each.path)] == each.path), None)
+        variable = _variable(fault, said)
         if variable is None:
             where, key = document.where(fault.path), spell_path(fault.path)
         else:
             where, key = variable.variable, spell_path(fault.path[len(variable.path) :])
         yield _printable(": ".join(filter(None, (where, key, explain(fault, shape)))))
+
+
+def _variable(fault: Fault, said: Iterable[Override]) -> Override | None:
+    """The variable that says what is wrong; `None` where the file does."""
+    return next((each for each in said if fault.path[: len(each.path)] == each.path), None)
 
 
 def _printable(line: str) -> str:

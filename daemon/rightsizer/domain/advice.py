@@ -66,6 +66,9 @@ class AdviceEventKind(StrEnum):
     SEVERITY_UP = "severity_up"
     VERIFIED = "verified"
     REGRESSED = "regressed"
+    DECIDED = "decided"
+    """Somebody claimed or snoozed it, or took that back: its annotation says so, and nobody else
+    is told."""
 
 
 @dataclass(frozen=True, slots=True)

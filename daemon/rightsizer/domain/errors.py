@@ -2,6 +2,8 @@
 
 RightsizerError             exit code 1
 ├── UsageError              exit code 2: a flag or an argument
+│   ├── RefusedError        what the agent understands, and does not do
+│   └── EndedError          what is asked about is over, and somebody has ended it
 ├── ConfigurationError      exit code 78: every fault of a configuration file at once
 ├── RequirementError        a model or a layout that cannot be
 ├── RecordingError          a recording that cannot be read
@@ -22,9 +24,11 @@ __all__ = [
     "AgentBusyError",
     "ConfigurationError",
     "DriverError",
+    "EndedError",
     "HistoryError",
     "ProfileError",
     "RecordingError",
+    "RefusedError",
     "RequirementError",
     "RightsizerError",
     "ScenarioError",
@@ -44,6 +48,14 @@ class UsageError(RightsizerError):
     """The command line asks for something that does not exist."""
 
     exit_code = 2
+
+
+class RefusedError(UsageError):
+    """Something that an agent understands and does not do, with its reason."""
+
+
+class EndedError(UsageError):
+    """A ticket or a lease that somebody has ended; the message says who."""
 
 
 class ConfigurationError(RightsizerError):

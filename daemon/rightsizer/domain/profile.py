@@ -91,11 +91,15 @@ class TimeUse:
     """With a copy running and no kernel."""
     host_wait_seconds: float = 0.0
     """Idle while the next kernel was not launched yet."""
+    loader_wait_seconds: float = 0.0
+    """Of `host_wait_seconds`, what the host spent in its loader."""
     kernel_wait_seconds: float = 0.0
     """Idle between kernels that follow each other directly: the hardware's own gaps."""
     other_idle_seconds: float = 0.0
     """Idle for neither reason: the next kernel was launched in time and waited for another stream,
     an event or a copy; or its launch is not in the profile."""
+    checkpoint_wait_seconds: float = 0.0
+    """Of `host_wait_seconds` and `other_idle_seconds`, what the host spent at a checkpoint."""
 
     @property
     def idle_seconds(self) -> float:

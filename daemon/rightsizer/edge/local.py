@@ -7,7 +7,14 @@ import socket
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.domain.errors import AgentAbsentError, AgentBusyError, RightsizerError, UsageError
+from rightsizer.domain.errors import (
+    AgentAbsentError,
+    AgentBusyError,
+    EndedError,
+    RefusedError,
+    RightsizerError,
+    UsageError,
+)
 
 __all__ = ["LocalClient"]
 
@@ -36,6 +43,7 @@ class LocalClient:
 
         Raises:
             AgentAbsentError: no agent runs here.
+            EndedError: what is asked about was ended by somebody.
             UsageError: what is asked about is not there.
             RightsizerError: nobody answers, or not with what was asked for.
         """
@@ -46,6 +54,7 @@ class LocalClient:
 
         Raises:
             AgentAbsentError: no agent runs here.
+            RefusedError: the agent does not do it.
             UsageError: the agent does not take the value, or what it is about is not there.
             RightsizerError: nobody answers, or not with what was asked for.
         """
@@ -97,8 +106,11 @@ class LocalClient:
         said = raw.decode(errors="replace").strip() or http.client.responses.get(status, "")
         if status == http.client.BAD_REQUEST:
             raise UsageError(said)
-        is_unknown = status == http.client.NOT_FOUND and said.startswith(_UNKNOWN)
-        if is_unknown or status == http.client.CONFLICT:
+        if status == http.client.CONFLICT:
+            raise RefusedError(said)
+        if status == http.client.GONE:
+            raise EndedError(said)
+        if status == http.client.NOT_FOUND and said.startswith(_UNKNOWN):
             raise UsageError(said)
         if status == http.client.SERVICE_UNAVAILABLE:
             raise AgentBusyError(f"the agent at {self._path} answers {status}: {said}")

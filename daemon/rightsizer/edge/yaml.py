@@ -49,6 +49,7 @@ class Document:
         return f"{self.name}:{place.line}:{place.column}"
 
 
+_LOOK: Final = "look at the indentation, quotes and brackets here and in the lines before"
 _DEEPEST: Final = 100
 _MOST_VALUES: Final = 100_000
 """A few lines of aliases to aliases can stand for more than any memory holds."""
@@ -120,7 +121,10 @@ def _load(text: str, name: str, *, is_single: bool) -> list[Document]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
-        raise YamlError(f"{name}:{place}: {error.problem}") from None
+        problem = str(error.problem)
+        if isinstance(error, yaml.parser.ParserError | yaml.scanner.ScannerError):
+            problem = f"is not well-formed YAML ({problem}); {_LOOK}"
+        raise YamlError(f"{name}:{place}: {problem}") from None
     except yaml.YAMLError as error:
         raise YamlError(f"{name}:1:1: {error}") from None
     else:

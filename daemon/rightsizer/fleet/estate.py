@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from rightsizer.domain.device import Device
 from rightsizer.domain.state import Resource
-from rightsizer.domain.workload import Workload
+from rightsizer.domain.workload import Workload, WorkloadKind
 from rightsizer.fleet.kept.track import Track
 
 __all__ = ["Day", "Estate", "EstateDevice", "Held", "NodeAdvice", "Waiting"]
@@ -26,6 +26,8 @@ class EstateDevice:
     """What its agent says is needed of it now, as `Provisioning.demand`; empty without an agent."""
     source: str = ""
     """Name of the source that reads it, where several know the estate."""
+    scheduler: WorkloadKind | None = None
+    """Who hands out its node, where a scheduler's exporter tells of it."""
 
 
 @dataclass(frozen=True, slots=True)

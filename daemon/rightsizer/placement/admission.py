@@ -1,5 +1,7 @@
 """What may be asked of the broker, and by whom; a refusal is one sentence with the remedy."""
 
+from typing import Final
+
 from rightsizer.domain.units import format_duration, nanoseconds, seconds
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import BrokerState
@@ -9,6 +11,8 @@ from rightsizer.placement.request import Request
 from rightsizer.placement.standing import Look
 
 __all__ = ["impossible", "refused_end", "refused_reservation", "refused_ticket"]
+
+_LONGEST_TOLD_SECONDS: Final = 1000 * 366 * 86400.0
 
 
 def refused_ticket(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -> str | None:
@@ -74,7 +78,10 @@ def impossible(request: Request, look: Look, settings: PlacementSettings) -> str
     if not look.seats:
         return None
     found = choose(look.seats, look.topology, request, settings)
-    return found.reasons[0] if isinstance(found, Refusal) and found.is_hopeless else None
+    if not isinstance(found, Refusal) or not found.is_hopeless:
+        return None
+    summary, *_, why = found.reasons
+    return f"{summary} {why}".rstrip(".")
 
 
 def _wrong_request(request: Request) -> str | None:
@@ -99,7 +106,10 @@ def _wrong_limit(ticket: Ticket, settings: BrokerSettings) -> str | None:
     if limit is None or 0 < limit <= settings.longest_limit_seconds:
         return None
     most = format_duration(settings.longest_limit_seconds)
-    return f"a limit of {limit:g} s is not allowed; more than 0 s up to {most} is"
+    if limit <= 0:
+        return f"a limit of {limit:g} s is none; more than 0 s up to {most} may be asked for"
+    told = f"a limit of {format_duration(limit)}" if limit < _LONGEST_TOLD_SECONDS else "that limit"
+    return f"{told} is too long; at most {most} may be asked for"
 
 
 def _wrong_reservation(ticket: Ticket, state: BrokerState) -> str | None:

@@ -10,7 +10,7 @@ from rightsizer.placement.broker_state import Booking
 from rightsizer.placement.lease import Reservation, Ticket
 from rightsizer.placement.standing import Look, Standing
 
-__all__ = ["planned", "replanned", "too_early", "weights_of"]
+__all__ = ["about", "planned", "replanned", "too_early", "too_few", "weights_of"]
 
 _MINUTE, _HOUR = 60, 3600
 
@@ -28,6 +28,18 @@ def planned(wish: Reservation, bookings: Sequence[Booking], standing: Standing) 
     )
     found = standing.seats_at(wish.request, wish.starts, others)
     return () if found is None else tuple(sorted(found))
+
+
+def too_few(wish: Reservation, bookings: Sequence[Booking], standing: Standing) -> str:
+    """Why `planned` has found too few: how many are known to be free, and what is in the way."""
+    asked = wish.request.gpus
+    fewer = (replace(wish, request=replace(wish.request, gpus=n)) for n in range(asked - 1, 0, -1))
+    known = max((len(planned(each, bookings, standing)) for each in fewer), default=0)
+    return (
+        f"{known or 'none'} of {asked} asked for {'are' if known > 1 else 'is'} known to be free "
+        "then: leases that may still run, work without a lease or other reservations are on the "
+        f"rest; begin later{' or ask for fewer' if known else ''}"
+    )
 
 
 def replanned(
@@ -68,14 +80,14 @@ def too_early(
     """Tickets whose reservation has not begun, each with a clause that says when it will."""
     begins = {each.id: each.reservation.starts for each in bookings}
     return tuple(
-        (ticket, f"its reservation begins in {_about(begins[ticket.reservation] - now)}")
+        (ticket, f"its reservation begins in {about(begins[ticket.reservation] - now)}")
         for ticket in tickets
         if ticket.reservation is not None and begins.get(ticket.reservation, now) > now
     )
 
 
-def _about(ahead: Nanoseconds) -> str:
-    """In whole hours or minutes: whoever waits is told again whenever this changes."""
+def about(ahead: Nanoseconds) -> str:
+    """Time to come in whole hours or minutes: whoever waits is told again as this changes."""
     ahead_seconds = seconds(ahead)
     if ahead_seconds <= _MINUTE:
         return "less than a minute"

@@ -14,7 +14,13 @@ from rightsizer.placement.admission import (
     refused_reservation,
     refused_ticket,
 )
-from rightsizer.placement.booking_plan import planned, replanned, too_early, weights_of
+from rightsizer.placement.booking_plan import (
+    planned,
+    replanned,
+    too_early,
+    too_few,
+    weights_of,
+)
 from rightsizer.placement.broker_event import BrokerEvent, EventKind
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import Booking, BrokerState
@@ -59,7 +65,8 @@ class Broker:
         """Put a ticket into the queue: QUEUED, or REFUSED with why.
 
         Asking again with an id of one's own is answered as the first time, with GRANTED where the
-        ticket has become a lease meanwhile: whoever lost an answer asks again.
+        ticket has become a lease meanwhile: whoever lost an answer asks again. What somebody else
+        has ended is not to be had under its id any more.
 
         Args:
             state: As it stands.
@@ -103,7 +110,7 @@ class Broker:
         why = refused_end(ticket.client.uid, by, self._settings)
         if why is not None:
             return refused(state, ticket_id, by, why)
-        return without_ticket(state, ticket)
+        return without_ticket(state, ticket, by)
 
     def give_back(
         self, state: BrokerState, now: Nanoseconds, lease_id: str, by: Client | None = None
@@ -119,7 +126,7 @@ class Broker:
         why = refused_end(record.lease.client.uid, by, self._settings)
         if why is not None:
             return refused(state, lease_id, by, why)
-        return without_lease(state, record, EndReason.GIVEN_BACK)
+        return without_lease(state, record, EndReason.GIVEN_BACK, by)
 
     def observe(
         self, state: BrokerState, now: Nanoseconds, sightings: Mapping[str, Sighting]
@@ -218,13 +225,8 @@ class Broker:
             return refused(state, wish.id, by, why)
         uuids = planned(wish, state.bookings, self._standing(state, look))
         if not uuids:
-            return refused(
-                state,
-                wish.id,
-                by,
-                "so many GPUs are not known to be free then: leases that may still run, work "
-                "without a lease or other reservations are on them; begin later or ask for fewer",
-            )
+            why = too_few(wish, state.bookings, self._standing(state, look))
+            return refused(state, wish.id, by, why)
         booking = Booking(wish, uuids, by.uid, weights=weights_of(uuids, look))
         return Step(state.with_bookings((*state.bookings, booking)), (reserved(state, booking),))
 

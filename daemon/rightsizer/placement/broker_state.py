@@ -2,13 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from rightsizer.domain.units import Nanoseconds
+from rightsizer.placement.ending import Ending
 from rightsizer.placement.fair_share import Usage
 from rightsizer.placement.lease import Lease, Reservation, Ticket
 from rightsizer.placement.lease_record import FoundLease, LeaseRecord
 
 __all__ = ["Booking", "BrokerState"]
+
+_ENDINGS_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class BrokerState:
     leases: tuple[LeaseRecord, ...] = ()
     bookings: tuple[Booking, ...] = ()
     usage: Usage = field(default_factory=Usage)
+    endings: tuple[Ending, ...] = ()
+    """The latest thousand: whoever asks about something does so every few seconds."""
 
     def ticket(self, ticket_id: str) -> Ticket | None:
         """A ticket that waits."""
@@ -76,6 +82,10 @@ class BrokerState:
     def booking(self, reservation_id: str) -> Booking | None:
         """A reservation that is not over."""
         return next((each for each in self.bookings if each.id == reservation_id), None)
+
+    def ending(self, item_id: str) -> Ending | None:
+        """Who ended a ticket or a lease; `None` where nobody has, or long ago."""
+        return next((each for each in self.endings if each.id == item_id), None)
 
     def leased(self) -> Mapping[str, tuple[Lease, ...]]:
         """Leases by the uuid of each seat, for `choose` and for whoever shows seats."""
@@ -135,6 +145,11 @@ class BrokerState:
     def with_bookings(self, bookings: Iterable[Booking]) -> "BrokerState":
         """The state with these reservations in place of its own."""
         return replace(self, bookings=tuple(sorted(bookings, key=lambda each: each.id)))
+
+    def with_endings(self, endings: Iterable[Ending]) -> "BrokerState":
+        """The state with these endings, as far as they are kept, in place of its own."""
+        latest = sorted(endings, key=lambda each: (each.at, each.id))[-_ENDINGS_KEPT:]
+        return replace(self, endings=tuple(sorted(latest, key=lambda each: each.id)))
 
     def joined_by(self, found: Iterable[FoundLease]) -> "BrokerState":
         """The state with leases that only running processes tell of.

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from rightsizer.domain.units import format_duration, seconds
 from rightsizer.placement.broker_event import BrokerEvent, EventKind
 from rightsizer.placement.broker_state import Booking, BrokerState
+from rightsizer.placement.ending import Ending, ending_by
 from rightsizer.placement.lease import Client, EndReason, Ticket
 from rightsizer.placement.lease_record import LeaseRecord
 from rightsizer.placement.queue import Grant
@@ -51,11 +52,14 @@ def refused(state: BrokerState, item_id: str, by: Client | None, why: str) -> St
 
 
 def repeated(wish: Ticket, state: BrokerState) -> Step | None:
-    """The answer to a client that asks again for what it has; `None` for a new id."""
+    """The answer to a client that asks again for what it has or had; `None` for a new id."""
     record, ticket = state.lease(wish.id), state.ticket(wish.id)
     known = record.lease if record is not None else ticket
     if known is None:
-        return None
+        ending = state.ending(wish.id)
+        if ending is None or ending.uid != wish.client.uid:
+            return None
+        return refused(state, wish.id, wish.client, ending.message)
     if known.client.uid != wish.client.uid:
         return refused(state, wish.id, wish.client, f"{wish.id} is somebody else's; take a new id")
     if record is not None:
@@ -79,10 +83,17 @@ def reserved(state: BrokerState, booking: Booking) -> BrokerEvent:
     lasts = format_duration(seconds(wish.ends - wish.starts))
     begins = format_duration(seconds(max(0, wish.starts - state.as_of)))
     message = (
-        f"{len(booking.uuids)} GPUs are kept for {wish.user} as reservation {wish.id}, "
+        f"{_counted(booking)} kept for {wish.user} as reservation {wish.id}, "
         f"in {begins}, for {lasts}"
     )
     return BrokerEvent(EventKind.RESERVED, state.as_of, wish.id, wish.user, message)
+
+
+def _counted(booking: Booking) -> str:
+    count, profile = len(booking.uuids), booking.reservation.request.mig_profile
+    what = "GPU" if profile is None else "MIG instance"
+    kind = "" if profile is None else f" {profile}"
+    return f"1 {what}{kind} is" if count == 1 else f"{count} {what}s{kind} are"
 
 
 def ended_ticket(state: BrokerState, ticket: Ticket, reason: EndReason) -> BrokerEvent:
@@ -92,17 +103,24 @@ def ended_ticket(state: BrokerState, ticket: Ticket, reason: EndReason) -> Broke
     return replace(event, reason=reason)
 
 
-def without_ticket(state: BrokerState, ticket: Ticket) -> Step:
-    """The state after a ticket was withdrawn."""
+def without_ticket(state: BrokerState, ticket: Ticket, by: Client | None = None) -> Step:
+    """The state after a ticket was withdrawn, by somebody or because its client is gone."""
     kept = (each for each in state.tickets if each.id != ticket.id)
     event = ended_ticket(state, ticket, EndReason.WITHDRAWN)
-    return Step(state.with_tickets(kept), (event,))
+    what = f"ticket {ticket.id} was withdrawn"
+    ending = ending_by(by, ticket.client, ticket.id, state.as_of, what)
+    return Step(_noted(state.with_tickets(kept), ending), (event,))
 
 
-def without_lease(state: BrokerState, record: LeaseRecord, reason: EndReason) -> Step:
-    """The state after a lease ended."""
+def without_lease(
+    state: BrokerState, record: LeaseRecord, reason: EndReason, by: Client | None = None
+) -> Step:
+    """The state after a lease ended, by somebody or by itself."""
     kept = (each for each in state.leases if each.id != record.id)
-    return Step(state.with_leases(kept), (ended(record, state.as_of, reason),))
+    what = f"lease {record.id} was ended"
+    ending = ending_by(by, record.lease.client, record.id, state.as_of, what)
+    event = ended(record, state.as_of, reason)
+    return Step(_noted(state.with_leases(kept), ending), (event,))
 
 
 def without_booking(state: BrokerState, booking: Booking, kind: EventKind, what: str) -> Step:
@@ -115,6 +133,12 @@ def without_booking(state: BrokerState, booking: Booking, kind: EventKind, what:
         for each in kept.tickets
     )
     return Step(kept, (BrokerEvent(kind, state.as_of, wish.id, wish.user, message),))
+
+
+def _noted(state: BrokerState, ending: Ending | None) -> BrokerState:
+    if ending is None:
+        return state
+    return state.with_endings((*(e for e in state.endings if e.id != ending.id), ending))
 
 
 def _event(kind: EventKind, state: BrokerState, ticket: Ticket, message: str) -> BrokerEvent:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.choice import Choice, Refusal
+from rightsizer.placement.kept_clause import kept_clause
 from rightsizer.placement.lease import Lease, Ticket
 from rightsizer.placement.lease_record import LeaseRecord
 from rightsizer.placement.request import Request
@@ -129,7 +130,8 @@ class _Pass:
             known = self._standing.earliest(ticket, Outlook.KNOWN)
             patience = nanoseconds(self._settings.unknown_patience_seconds)
             self.head = _Head(ticket, soonest, known, self._standing.now + patience)
-        self._wait(ticket, _clause(found))
+        kept = kept_clause(ticket, found, self._standing)
+        self._wait(ticket, ", ".join(filter(None, (_clause(found), kept))))
 
     def _serve_ahead(self, ticket: Ticket, head: _Head) -> None:
         limit = ticket.limit_seconds

@@ -117,9 +117,20 @@ def _none(
         )
         yield f"In the way: {told}."
     if is_hopeless:
-        yield "Waiting does not help: this node could not give it even if all of it were free."
+        seats = [each.seat for each in (*free, *occupied)]
+        yield f"Waiting does not help: {_why_never(request, seats)}."
     elif request.interconnect is Interconnect.NVLINK and len(free) >= request.gpus:
         yield "Without NVLink there are enough: ask with --interconnect any."
+
+
+def _why_never(request: Request, seats: Sequence[Seat]) -> str:
+    profiles = Counter(seat.device.mig.profile for seat in seats if seat.device.mig is not None)
+    if request.mig_profile is None or request.mig_profile.lower() in map(str.lower, profiles):
+        return "this node could not give it even if all of it were free"
+    if not profiles:
+        return "this node has no MIG instances"
+    told = ", ".join(f"{number} {profile}" for profile, number in sorted(profiles.items()))
+    return f"of MIG instances this node has {told}"
 
 
 def _wanted(request: Request) -> str:

@@ -21,6 +21,7 @@ from rightsizer.profiles.pytorch import PYTORCH
 from rightsizer.profiles.read_files import BrokenFile, ReadFiles
 from rightsizer.profiles.reader import Head, ProfileReader, ReadLimits
 from rightsizer.profiles.trace_viewer import TRACE_VIEWER
+from rightsizer.profiles.unfinished_trace import trace_fault
 from rightsizer.profiles.xplane.reader import XPLANE
 
 __all__ = ["FORMATS", "is_profile", "open_profile", "read_all", "read_files"]
@@ -142,12 +143,15 @@ def _told_apart(
     broken: dict[Path, ProfileError] = {}
     for path in files:
         try:
-            reader = _reader_for(_head(path, limits))
+            head = _head(path, limits)
         except ProfileError as error:
             broken[path] = error
             continue
+        reader = _reader_for(head)
         if reader is not None:
             found.append(Found(path, reader))
+        elif fault := _unfinished(head):
+            broken[path] = ProfileError(f"{path}: {fault}")
     return found, broken
 
 
@@ -170,6 +174,8 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
     if not head.data:
         what = "its packed data is broken" if head.is_packed else "it is empty"
         raise ProfileError(f"{path}: {what}; wait until it is written, or copy it again")
+    if fault := _unfinished(head):
+        raise ProfileError(f"{path}: {fault}")
     raise ProfileError(
         f"{path}: of no known format: it begins with '{excerpt(head.data)}'; looked for {_known()}"
     )
@@ -177,6 +183,11 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
 
 def _reader_for(head: Head) -> ProfileReader | None:
     return next((each for each in FORMATS if each.recognizes(head)), None)
+
+
+def _unfinished(head: Head) -> str:
+    """Why nobody knows a file that is whole in its head."""
+    return trace_fault(head.data) if len(head.data) < _HEAD_BYTES else ""
 
 
 def _head(path: Path, limits: ReadLimits) -> Head:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from rightsizer.domain.units import Nanoseconds
 
-__all__ = ["Interval", "Ruler", "union"]
+__all__ = ["Interval", "Ruler", "Within", "union"]
 
 Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
 
@@ -30,6 +30,31 @@ def union(ordered: Iterable[Interval]) -> Iterator[Interval]:
         elif next_end > end:
             end = next_end
     yield start, end
+
+
+class Within:
+    """What intervals cover of one time after another, in one walk over both."""
+
+    __slots__ = ("_rest", "current")
+
+    def __init__(self, apart: Iterable[Interval]) -> None:
+        """Begin the walk.
+
+        Args:
+            apart: Intervals apart from each other, by rising start.
+        """
+        self._rest = iter(apart)
+        self.current = next(self._rest, None)
+        """The next one that may cover anything; `None` at the end."""
+
+    def of(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[Interval]:
+        """The parts between; each time begins no earlier than the one before ended."""
+        while (current := self.current) is not None and current[0] < end:
+            if current[1] > start:
+                yield max(current[0], start), min(current[1], end)
+            if current[1] > end:
+                return
+            self.current = next(self._rest, None)
 
 
 class Ruler:

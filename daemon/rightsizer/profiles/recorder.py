@@ -17,7 +17,7 @@ from rightsizer.domain.profile import (
 from rightsizer.domain.units import Nanoseconds, seconds
 from rightsizer.profiles.copy_table import CopyTable
 from rightsizer.profiles.host_spans import HostSpans
-from rightsizer.profiles.intervals import Ruler, union
+from rightsizer.profiles.intervals import Ruler
 from rightsizer.profiles.kernel_table import KernelTable, short_name
 from rightsizer.profiles.launches import Launches
 from rightsizer.profiles.reader import ReadLimits
@@ -193,7 +193,7 @@ class Recorder:
             return ()
         steps = apart(self._steps)
         loader = Ruler(marks_of(steps))
-        loader.add_all(union(self._spans.loader.intervals()))
+        loader.add_all(self._spans.loader())
         return tuple(
             HostStep(each.name, each.start, each.end, seconds(loader.length(each.start, each.end)))
             for each in steps
@@ -243,11 +243,12 @@ class Recorder:
             device.line,
             device.copy_line,
             self._launches,
+            self._spans,
             marks_of(steps),
             self._settings.adjacent_maximum_nanoseconds,
         )
         loader = Ruler(marks_of(steps))
-        loader.add_all(union(self._spans.loader.intervals()))
+        loader.add_all(self._spans.loader())
         last_long = long_collective_starts(
             steps,
             device.line.collective_intervals(is_collective=True),

@@ -19,8 +19,10 @@ _TIMES: Final = (
     "copy_seconds",
     "exposed_copy_seconds",
     "host_wait_seconds",
+    "loader_wait_seconds",
     "kernel_wait_seconds",
     "other_idle_seconds",
+    "checkpoint_wait_seconds",
     "idle_seconds",
 )
 

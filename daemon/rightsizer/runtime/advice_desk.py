@@ -10,6 +10,7 @@ import structlog
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.ledger_settings import LedgerSettings
+from rightsizer.advice.restoration import Restoration
 from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.clock import Clock
@@ -47,7 +48,7 @@ class AdviceDesk:
         sinks: Sequence[EventSink],
         clock: Clock,
         *,
-        remembered: Callable[[], Mapping[str, Nanoseconds]] = dict,
+        remembered: Callable[[], Restoration] = Restoration,
     ) -> None:
         """A desk that has told nobody anything yet.
 
@@ -57,8 +58,8 @@ class AdviceDesk:
             storage: Keeps it.
             sinks: Who is told.
             clock: Of decisions.
-            remembered: What others know to be open, by its id since when; asked after a run while
-                the ledger is empty.
+            remembered: What others know of a ledger that was lost; asked after a run while the
+                ledger is empty.
         """
         self._remembered = remembered
         self._judge, self._ledger, self._storage = judge, ledger, storage
@@ -85,9 +86,9 @@ class AdviceDesk:
         with self._deciding:
             open_now, is_empty = self._ledger.open_now(), not self._ledger.records
         found = self._judge.run(open_now)
-        opened_before = self._remembered() if is_empty else {}
+        restoration = self._remembered() if is_empty else Restoration()
         with self._deciding:
-            self._ledger.remember(opened_before)
+            self._ledger.remember(restoration)
             events = self._ledger.update(found.judgements, found.time, found.measured)
             self._note(events)
             self._log_run(found.judgements, events)
@@ -127,7 +128,7 @@ class AdviceDesk:
                 for_seconds=for_seconds,
             )
             self._log.info(f"advice_{state}", id=advice_id, actor=actor, why=why)
-            self._note([] if event is None else [event])
+            self._note([event])
             self._save_and_tell()
             return next(advice for advice in self.advice if advice.id == advice_id)
 
@@ -151,7 +152,8 @@ class AdviceDesk:
         self._put_up_track_record()
         self._untold.extend(events)
         for event in events:
-            self._log_event(event)
+            if event.kind is not AdviceEventKind.DECIDED:
+                self._log_event(event)
 
     def _save_and_tell(self) -> None:
         # Saved first, and with what is still to be told: a crash in between loses nothing.

@@ -1,7 +1,7 @@
 """Which GPUs of this node to take right now, from a report and from what is lent."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -35,6 +35,8 @@ class Given:
     """Uuids of the seats that are kept free for others."""
     pids: Collection[int] = frozenset()
     """All processes of the leases."""
+    later: Mapping[str, str] = field(default_factory=dict)
+    """By uuid of the seat the reservation that is the next to begin there, as a clause."""
 
 
 class PlaceRoutes:
@@ -66,6 +68,7 @@ class PlaceRoutes:
         settings, given = self._settings(), self._given()
         view = view_of(settings, site.wall_time(), site.freshness, given.pids)
         answer = chosen_of(seats_of(report, view), report, wanted, settings, given)
+        answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, given)))
         watched = seconds(report.wall_time - report.agent.started)
         return Response.of_json(
             place_form(answer, time=report.wall_time, watched_seconds=watched, source="agent")
@@ -106,3 +109,14 @@ def chosen_of(
         leased=given.leases,
         reserved=given.reserved,
     )
+
+
+def _kept_later(answer: Choice | Refusal, given: Given) -> Iterator[str]:
+    """A sentence for each seat that can be given now, and is kept for somebody from later on."""
+    verdicts = answer.verdicts if isinstance(answer, Choice) else answer.free
+    for seat in (each.seat for each in verdicts):
+        if seat.uuid in given.later:
+            yield (
+                f"{seat.label} is kept for {given.later[seat.uuid]}: "
+                "`rightsizer run` lends it only with a --time-limit that is over by then."
+            )

@@ -17,13 +17,15 @@ from rightsizer.publish.web.toolkit.web_config import WebConfigReader
 from rightsizer.publish.webhook import settings as webhook
 from rightsizer.runtime.capture.settings import CaptureKind
 from rightsizer.runtime.program import program_of
-from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.settings import PathSettings, Settings
 from rightsizer.telemetry.live import check_collectors
 from rightsizer.telemetry.simulated.scenario import load_scenario
 
 __all__ = ["faults_of"]
 
 _MEND: Final = "mend the path, or let the agent's user read it"
+_SERVICE_FOLDER: Final = Path(PathSettings().api_socket).parent
+"""Made by systemd."""
 _Look = tuple[str, Callable[[], object]]
 """The key that names a thing, and what reads it."""
 
@@ -152,6 +154,16 @@ def _allowed_limit(settings: Settings) -> None:
 def _reached(settings: Settings) -> None:
     if not settings.path.api_socket:
         raise ValueError("is empty, and the broker is asked over it alone; name a socket")
+    folder = Path(settings.path.api_socket).parent
+    if folder == _SERVICE_FOLDER and not folder.exists():
+        return  # It is there while the service runs, and not before.
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        why = "may not be written" if folder.is_dir() else "is not there or is closed"
+        raise ValueError(
+            f"the socket cannot be made, for {folder} {why} to user {os.geteuid()}, and the broker "
+            "is asked over it alone; make the folder for the agent's user (systemd does, by "
+            "RuntimeDirectory=), or name another"
+        )
 
 
 def _sole_name(index: int, settings: Settings) -> None:

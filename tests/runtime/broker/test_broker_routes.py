@@ -89,6 +89,37 @@ def test_answers_are_as_described(lent: LentDesk) -> None:
         assert lent.ask(method, target, peer=ME).status == HTTPStatus.NOT_FOUND
 
 
+def test_what_somebody_has_ended_is_over_for_good(tmp_path: Path) -> None:
+    """Whoever still asks is told by whom, after a restart of the agent too; he gets no second one.
+
+    What he gives back himself he can ask for again.
+    """
+    with subprocess.Popen(["sleep", "60"]) as process, capture_logs():
+        mine = Peer(process.pid, os.getuid(), os.getgid())
+        lent = LentDesk(World(hgx()), tmp_path / "broker.db")
+        lent.asked({"id": "leaselease", "gpus": 8}, mine)
+        lent.desk.turn()
+        for each in ("waitswaits", "backagain"):
+            lent.asked({"id": each}, mine)
+        over = lent.ask("DELETE", "/api/v1/leases/leaselease", peer=ME)
+        assert lent.ask("DELETE", "/api/v1/leases/waitswaits", peer=ME).status == HTTPStatus.OK
+        assert lent.ask("DELETE", "/api/v1/leases/backagain", peer=mine).status == HTTPStatus.OK
+        lent.desk.close()
+        lent = LentDesk(World(hgx()), tmp_path / "broker.db")
+        user = pwd.getpwuid(os.getuid()).pw_name
+        for each, what in (("leaselease", "lease"), ("waitswaits", "ticket")):
+            done = "ended" if what == "lease" else "withdrawn"
+            told = f"{what} {each} was {done} by {user}\n".encode()
+            look = lent.ask("GET", f"/api/v1/leases/{each}", peer=mine)
+            assert (look.status, look.body) == (HTTPStatus.GONE, told)
+            again = lent.ask("POST", "/api/v1/leases", {"id": each}, mine)
+            assert (again.status, again.body) == (HTTPStatus.CONFLICT, told)
+        lent.asked({"id": "backagain"}, mine)
+        lent.desk.close()
+        process.kill()
+    assert f"process {process.pid}" in json.loads(over.body)["message"]
+
+
 def test_what_is_anothers_is_not_to_be_had(lent: LentDesk, stranger: Peer) -> None:
     """Neither looked at nor given back, nor asked for again; root may."""
     lent.asked({"id": "ofrootofroot"}, ME)

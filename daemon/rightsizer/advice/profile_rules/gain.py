@@ -1,11 +1,23 @@
 """What removing a cause would give, as an interval: never more than the time that it exposes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rightsizer.advice.profile_rules.member import Member
 from rightsizer.domain.finding import Action, Option, Risk
+from rightsizer.domain.profile import TimeUse
 
-__all__ = ["Gain"]
+__all__ = ["Gain", "StepGain"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepGain:
+    """Seconds of a step on average that would no longer be spent."""
+
+    step_seconds: float
+    """How long a step is."""
+    low_seconds: float
+    high_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,20 +26,34 @@ class Gain:
 
     low_ratio: float
     high_ratio: float
-    step_seconds: float | None
+    step: StepGain | None
     """`None` where the profile marks no step."""
 
     @classmethod
-    def of(cls, member: Member, exposed_ratio: float, removed_low_ratio: float) -> "Gain":
+    def of(
+        cls,
+        member: Member,
+        exposed: Callable[[TimeUse], float],
+        removed_low_ratio: float,
+        removed_high_ratio: float = 1.0,
+    ) -> "Gain":
         """Of one device.
 
         Args:
             member: The device.
-            exposed_ratio: What the cause exposes, of the device's span (Amdahl's bound).
+            exposed: Seconds that the cause exposes, of the device's span or of a step: Amdahl's
+                bound. A step may hold what is before the first kernel, so that each is told by
+                its own time.
             removed_low_ratio: How much of it goes at least, where the remedy works.
+            removed_high_ratio: And at most.
         """
-        high = min(1.0, exposed_ratio)
-        return cls(high * removed_low_ratio, high, member.step_seconds)
+        ratio = min(1.0, member.share(exposed(member.time)))
+        step, length = None, member.step_seconds
+        of_a_step = member.of_a_step(exposed)
+        if length is not None and of_a_step is not None:
+            most = min(length, of_a_step)
+            step = StepGain(length, most * removed_low_ratio, most * removed_high_ratio)
+        return cls(ratio * removed_low_ratio, ratio * removed_high_ratio, step)
 
     def option(self, description: str, action: Action, risk: Risk) -> Option:
         """As a way to act."""
@@ -46,10 +72,10 @@ class Gain:
             "saved_ratio_low": round(self.low_ratio, 4),
             "saved_ratio_high": round(self.high_ratio, 4),
         }
-        if self.step_seconds is not None:
+        if self.step is not None:
             found |= {
-                "step_seconds": round(self.step_seconds, 9),
-                "saved_seconds_per_step_low": round(self.step_seconds * self.low_ratio, 9),
-                "saved_seconds_per_step_high": round(self.step_seconds * self.high_ratio, 9),
+                "step_seconds": round(self.step.step_seconds, 9),
+                "saved_seconds_per_step_low": round(self.step.low_seconds, 9),
+                "saved_seconds_per_step_high": round(self.step.high_seconds, 9),
             }
         return found

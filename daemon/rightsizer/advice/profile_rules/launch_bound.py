@@ -16,7 +16,7 @@ from rightsizer.advice.profile_rules.verdict import (
 )
 from rightsizer.advice.profile_thresholds import LaunchBoundSettings
 from rightsizer.domain.finding import Action, Finding, Instruction, Reason
-from rightsizer.domain.profile import KernelUse, Profile
+from rightsizer.domain.profile import KernelUse, Profile, TimeUse
 
 __all__ = ["RULE", "mean_kernel_seconds"]
 
@@ -41,7 +41,7 @@ def judge(profiles: Sequence[Profile], settings: LaunchBoundSettings) -> Finding
             seen=seen,
             reason=Reason.LAUNCH_BOUND,
             action=Action.ENABLE_CUDA_GRAPHS,
-            gain=Gain.of(worst, worst.host_wait_ratio, settings.removed_low_ratio),
+            gain=Gain.of(worst, _launch_wait_seconds, settings.removed_low_ratio),
             description="Launch whole steps as CUDA graphs, or fuse the short kernels.",
             culprits=tuple(each.key for each in held),
             instructions=_instructions(_short(worst, settings)),
@@ -61,9 +61,13 @@ def _is_held(member: Member, settings: LaunchBoundSettings) -> bool:
     return (
         mean is not None
         and mean <= settings.kernel_maximum_seconds
-        # What the loader explains is not the launches' fault.
-        and member.host_wait_ratio - member.loader_wait_ratio >= settings.on_ratio
+        and member.share(_launch_wait_seconds(member.time)) >= settings.on_ratio
     )
+
+
+def _launch_wait_seconds(time: TimeUse) -> float:
+    """What the loader explains is not the launches' fault."""
+    return time.host_wait_seconds - time.loader_wait_seconds
 
 
 def _seen(member: Member, settings: LaunchBoundSettings) -> Seen:

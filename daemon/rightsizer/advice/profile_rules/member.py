@@ -1,9 +1,9 @@
 """The devices of a workload as its profiles show them, each with a time line of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rightsizer.domain.profile import DeviceProfile, KernelUse, Profile, SpanKind, TimeUse
+from rightsizer.domain.profile import DeviceProfile, KernelUse, Profile, TimeUse
 
 __all__ = ["Member", "key_of", "members_of", "source_of"]
 
@@ -38,16 +38,8 @@ class Member:
 
     @property
     def loader_wait_ratio(self) -> float:
-        """Of its span, at most: the host waited for its loader while the device waited for it.
-
-        Of both only the length is known in each step, so that the shorter one bounds them.
-        """
-        if self.device.steps:
-            overlaps = (
-                min(each.loader_seconds, each.time.host_wait_seconds) for each in self.device.steps
-            )
-            return self.share(min(sum(overlaps), self.time.host_wait_seconds))
-        return self.share(min(self.host_seconds(SpanKind.LOADER), self.time.host_wait_seconds))
+        """Of its span: the device waited for the host while that was in its loader."""
+        return self.share(self.time.loader_wait_seconds)
 
     @property
     def kernels_at_work(self) -> tuple[KernelUse, ...]:
@@ -60,9 +52,10 @@ class Member:
         launches, count = self.device.launches, sum(each.count for each in self.device.kernels)
         return 0.0 if launches is None or not count else min(1.0, launches.matched / count)
 
-    def host_seconds(self, kind: SpanKind) -> float:
-        """Summed over the host's spans of a kind."""
-        return sum(each.seconds for each in self.profile.host_spans if each.kind is kind)
+    def of_a_step(self, measure: Callable[[TimeUse], float]) -> float | None:
+        """Seconds of a step on average; `None` where the profile marks none."""
+        steps = self.device.steps
+        return sum(measure(each.time) for each in steps) / len(steps) if steps else None
 
     def share(self, seconds: float) -> float:
         """Of its span."""

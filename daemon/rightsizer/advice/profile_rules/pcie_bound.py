@@ -1,6 +1,7 @@
 """GPUs that wait for copies to and from the host."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from rightsizer.advice.profile_rules.gain import Gain
@@ -16,7 +17,7 @@ from rightsizer.advice.profile_rules.verdict import (
 )
 from rightsizer.advice.profile_thresholds import PcieBoundSettings
 from rightsizer.domain.finding import Action, Finding, Instruction, Reason, Risk
-from rightsizer.domain.profile import CopyKind, CopyUse, HostMemory, Profile
+from rightsizer.domain.profile import CopyKind, CopyUse, HostMemory, Profile, TimeUse
 
 __all__ = ["RULE"]
 
@@ -48,7 +49,7 @@ def judge(profiles: Sequence[Profile], settings: PcieBoundSettings) -> Finding:
         seen=seen,
         reason=Reason.PCIE_BOUND,
         action=Action.FIX_INPUT_PIPELINE,
-        gain=Gain.of(worst, ratio, settings.removed_low_ratio),
+        gain=Gain.of(worst, partial(_exposed_seconds, worst), settings.removed_low_ratio),
         description="Copy from pinned memory, beside the kernels.",
         culprits=tuple(each.key for each in held),
         instructions=(_PIN,),
@@ -58,9 +59,14 @@ def judge(profiles: Sequence[Profile], settings: PcieBoundSettings) -> Finding:
 
 
 def _exposed_ratio(member: Member) -> float:
+    return member.share(_exposed_seconds(member, member.time))
+
+
+def _exposed_seconds(member: Member, time: TimeUse) -> float:
     """At most: exposed time is not told apart by kind, so both lengths bound it."""
+    exposed = member.time.exposed_copy_seconds
     summed = sum(each.seconds for each in _copies(member))
-    return member.share(min(summed, member.time.exposed_copy_seconds))
+    return time.exposed_copy_seconds * min(1.0, summed / exposed) if exposed else 0.0
 
 
 def _copies(member: Member) -> tuple[CopyUse, ...]:

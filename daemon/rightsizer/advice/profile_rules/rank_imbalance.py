@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Final
 
-from rightsizer.advice.profile_rules.gain import Gain
+from rightsizer.advice.profile_rules.gain import Gain, StepGain
 from rightsizer.advice.profile_rules.member import Member, members_of
 from rightsizer.advice.profile_rules.rule import ProfileRule
 from rightsizer.advice.profile_rules.steady import no_time_line
@@ -64,13 +64,26 @@ def judge(profiles: Sequence[Profile], settings: RankImbalanceSettings) -> Findi
         seen=seen,
         reason=Reason.RANK_IMBALANCE,
         action=Action.INVESTIGATE_STRAGGLER,
-        gain=Gain(min(each.ratio for each in lags), ratio, straggler.step_seconds),
+        gain=_gain(straggler, lags),
         description="Even out the load, or mend the slow rank.",
         culprits=(culprit,),
         instructions=(_COMPARE,),
         risk=Risk.LOW,
     )
     return complain(NAME, profiles, complaint)
+
+
+def _gain(straggler: Member, lags: Sequence[_Lag]) -> Gain:
+    """From what it is behind at least to the mean of it."""
+    ratios = [each.ratio for each in lags]
+    behind = [each.behind_seconds for each in lags]
+    length = straggler.step_seconds
+    step = (
+        None
+        if length is None
+        else StepGain(length, min(length, *behind), min(length, mean(behind)))
+    )
+    return Gain(min(ratios), mean(ratios), step)
 
 
 def _lags(members: Sequence[Member]) -> list[_Lag]:

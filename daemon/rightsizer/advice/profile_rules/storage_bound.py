@@ -50,7 +50,7 @@ def judge(profiles: Sequence[Profile], settings: StorageBoundSettings) -> Findin
         seen=seen,
         reason=Reason.STORAGE_BOUND,
         action=Action.FIX_CHECKPOINTING,
-        gain=Gain.of(worst, ratio, settings.removed_low_ratio),
+        gain=Gain.of(worst, lambda time: time.checkpoint_wait_seconds, settings.removed_low_ratio),
         description="Write checkpoints beside the training.",
         culprits=tuple(each.key for each in held),
         instructions=(_ASYNCHRONOUS,),
@@ -60,9 +60,7 @@ def judge(profiles: Sequence[Profile], settings: StorageBoundSettings) -> Findin
 
 
 def _blocked_ratio(member: Member) -> float:
-    """At most: the shorter of the checkpoints and of the idle time that could be theirs."""
-    idle = member.time.host_wait_seconds + member.time.other_idle_seconds
-    return member.share(min(member.host_seconds(SpanKind.CHECKPOINT), idle))
+    return member.share(member.time.checkpoint_wait_seconds)
 
 
 _ASYNCHRONOUS: Final = Instruction(

@@ -56,15 +56,16 @@ def judge(profiles: Sequence[Profile], settings: TensorCoresUnusedSettings) -> F
 def _complaint(
     seen: Seen, worst: Member, held: Sequence[Member], settings: TensorCoresUnusedSettings
 ) -> Complaint:
-    ratio = _ratio(worst, False)
     return Complaint(
         seen=seen,
         reason=Reason.TENSOR_CORES_UNUSED,
         action=Action.ENABLE_MIXED_PRECISION,
-        gain=Gain(
-            ratio * (1.0 - 1.0 / settings.speedup_low_ratio),
-            ratio * (1.0 - 1.0 / settings.speedup_high_ratio),
-            worst.step_seconds,
+        gain=Gain.of(
+            worst,
+            # Kernels are summed over the whole span; a step has its part of them.
+            lambda time: time.kernel_seconds * _part(worst, False),
+            1.0 - 1.0 / settings.speedup_low_ratio,
+            1.0 - 1.0 / settings.speedup_high_ratio,
         ),
         description="Compute in mixed precision, or allow TF32.",
         culprits=tuple(each.key for each in held),
@@ -89,8 +90,14 @@ def _seen(member: Member, settings: TensorCoresUnusedSettings) -> Seen:
 
 
 def _ratio(member: Member, uses: bool | None) -> float:  # noqa: FBT001 - a value, not a switch.
+    return min(1.0, member.share(member.time.kernel_seconds * _part(member, uses)))
+
+
+def _part(member: Member, uses: bool | None) -> float:  # noqa: FBT001 - a value, not a switch.
+    """Of the time with a kernel."""
+    busy = member.time.kernel_seconds
     summed = sum(each.seconds for each in _products(member, uses))
-    return min(1.0, member.share(min(summed, member.time.kernel_seconds)))
+    return min(1.0, summed / busy) if busy else 0.0
 
 
 def _products(member: Member, uses: bool | None) -> list[KernelUse]:  # noqa: FBT001 - a value.

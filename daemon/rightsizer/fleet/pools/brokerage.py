@@ -4,25 +4,23 @@ Nothing is scheduled by it. Capacity is promised in the order of waiting time an
 the first in line gets, the next does not see.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.advice.judgement import Judgement
-from rightsizer.domain.workload import WorkloadKind
 from rightsizer.fleet.estate import Waiting
-from rightsizer.fleet.pools.hourly import known_values
+from rightsizer.fleet.pools.pool_choice import PoolChoice
 from rightsizer.fleet.pools.pool_room import PoolRoom, Step
-from rightsizer.fleet.pools.pool_subject import kind_of, workloads_in
+from rightsizer.fleet.pools.pool_subject import workloads_in
 from rightsizer.fleet.pools.reclaim import reclaims_of
+from rightsizer.fleet.pools.shortfall import why_left
 from rightsizer.fleet.pools.waiting import part_of
-from rightsizer.fleet.view import EstateView, PoolView
+from rightsizer.fleet.view import EstateView
 
 __all__ = ["Offer", "Served", "broker"]
 
 _PLACES: Final = 6
-_SLURM_QUEUE: Final = "slurm"
-"""The key of a queue whose partitions nobody tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +45,8 @@ class Served:
     offers: tuple[Offer, ...]
     memory_bytes: float | None
     """That a GPU must have for it, as far as anything tells."""
+    why_left: str = ""
+    """Why nothing could give the rest; empty where there is none."""
 
     @property
     def now_gpus(self) -> float:
@@ -84,11 +84,8 @@ def broker(view: EstateView, judgements: Iterable[Judgement]) -> tuple[Served, .
         )
         for pool in (view.pools if view.waiting else ())
     }
-    needs = _Needs(view)
-    return tuple(
-        _serve(each, [rooms[name] for name in needs.pools_for(each)], needs.memory_of(each))
-        for each in sorted(view.waiting, key=_turn)
-    )
+    choice = PoolChoice(view)
+    return tuple(_serve(each, rooms, choice) for each in sorted(view.waiting, key=_turn))
 
 
 def _turn(waiting: Waiting) -> tuple[float, str, str]:
@@ -97,7 +94,8 @@ def _turn(waiting: Waiting) -> tuple[float, str, str]:
     return (float("inf") if known is None else -known, waiting.key, waiting.pool)
 
 
-def _serve(waiting: Waiting, rooms: Sequence[PoolRoom], memory_bytes: float | None) -> Served:
+def _serve(waiting: Waiting, all_rooms: Mapping[str, PoolRoom], choice: PoolChoice) -> Served:
+    rooms = [all_rooms[name] for name in choice.pools_for(waiting)]
     left = waiting.gpus
     offers: list[Offer] = []
     for room in rooms:
@@ -118,67 +116,8 @@ def _serve(waiting: Waiting, rooms: Sequence[PoolRoom], memory_bytes: float | No
             nodes_after = ((way.node, given),)
             offers.append(Offer(room.pool.name, given, False, nodes_after, steps))
             left = round(left - given, _PLACES)
-    return Served(waiting, tuple(offers), memory_bytes)
-
-
-class _Needs:
-    """What waiting work needs of a pool, by what is known of its like."""
-
-    def __init__(self, view: EstateView) -> None:
-        self._pools = {pool.name: pool for pool in view.pools}
-        self._memory = {pool.name: _memory_of(pool) for pool in view.pools}
-        self._kinds = {pool.name: kind_of(view, pool) for pool in view.pools}
-        self._held: dict[str, float] = {}
-        for each in view.workloads:
-            peak = max(known_values(each.memory_bytes), default=None)
-            count = len(each.case.devices)
-            if peak is not None and count:
-                self._held[each.case.key] = peak / count
-
-    def memory_of(self, waiting: Waiting) -> float | None:
-        """What more of the same holds at most on a GPU; else what its own pool's GPUs have."""
-        found = self._held.get(waiting.key)
-        return self._memory.get(waiting.pool) if found is None else found
-
-    def pools_for(self, waiting: Waiting) -> list[str]:
-        """Its own, then others: those whose GPUs are smallest first, which are missed least."""
-        needed = self.memory_of(waiting)
-        others = [
-            pool.name
-            for pool in self._pools.values()
-            if pool.name != waiting.pool and self._may_serve(pool, waiting, needed)
-        ]
-        others.sort(key=lambda name: (self._memory[name] or float("inf"), name))
-        own = self._pools.get(waiting.pool)
-        return [*([own.name] if own and _is_large_enough(own, waiting) else ()), *others]
-
-    def _may_serve(self, pool: PoolView, waiting: Waiting, needed: float | None) -> bool:
-        kind, own = self._kinds[pool.name], _kind_of(waiting, self._kinds)
-        memory = self._memory[pool.name]
-        has_memory = needed is None or (memory is not None and memory >= needed)
-        is_of_kind = kind is None or own is None or kind is own
-        return has_memory and is_of_kind and _is_large_enough(pool, waiting)
-
-
-def _is_large_enough(pool: PoolView, waiting: Waiting) -> bool:
-    largest = max(pool.size_by_node.values(), default=0)
-    return 0 < part_of(waiting, pool) <= largest
-
-
-def _memory_of(pool: PoolView) -> float | None:
-    """Of its smallest GPU."""
-    known = [
-        each.device.memory_total_bytes
-        for each in pool.devices
-        if each.device.mig is None and each.device.memory_total_bytes is not None
-    ]
-    return min(known, default=None)
-
-
-def _kind_of(waiting: Waiting, kinds: Mapping[str, WorkloadKind | None]) -> WorkloadKind | None:
-    """Whose queue it is in; a scheduler hands out its own nodes alone."""
-    if waiting.namespace:
-        return WorkloadKind.KUBERNETES
-    if waiting.key in {waiting.pool, _SLURM_QUEUE}:
-        return WorkloadKind.SLURM
-    return kinds.get(waiting.pool)
+    memory, why = choice.memory_of(waiting), ""
+    if left > 0:
+        tried = [room.pool for room in rooms]
+        why = why_left(waiting, tried, choice.obstacles(waiting), memory)
+    return Served(waiting, tuple(offers), memory, why)

@@ -28,6 +28,7 @@ __all__ = [
 
 _MOST_NAMED: Final = 64
 """Advice that names more devices than a row holds is read by nobody."""
+_SCHEDULERS: Final = frozenset({WorkloadKind.KUBERNETES, WorkloadKind.SLURM})
 _HOUR_SECONDS: Final = 3600.0
 _DAY_HOURS: Final = 24.0
 _HISTORY_DAYS: Final = 3.0
@@ -125,8 +126,13 @@ def workloads_in(view: EstateView, pool: PoolView) -> tuple[WorkloadView, ...]:
 
 
 def kind_of(view: EstateView, pool: PoolView) -> WorkloadKind | None:
-    """Who hands the pool's GPUs out, by what most of its work is; `None` where nobody knows."""
+    """Who hands the pool's GPUs out; `None` where nobody knows.
+
+    By what most of its work is, and where nobody works by what schedulers tell of its nodes.
+    """
     kinds = [each.case.workload.kind for each in workloads_in(view, pool) if each.case.workload]
+    if _SCHEDULERS.isdisjoint(kinds):
+        kinds = [each.scheduler for each in pool.devices if each.scheduler]
     known = [kind for kind in (WorkloadKind.KUBERNETES, WorkloadKind.SLURM) if kind in kinds]
     return max(known, key=kinds.count, default=None)
 

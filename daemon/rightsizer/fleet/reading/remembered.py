@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Final
 
+from rightsizer.domain.advice import OPEN_STATES, AdviceState
+from rightsizer.domain.advice_trace import Scraped
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.fleet.kept.grid import DAY, FINE_STEP
 from rightsizer.fleet.store import Store
 
-__all__ = ["opened_before"]
+__all__ = ["scraped_last"]
 
 _FLEET: Final = "rightsizer_fleet_coverage_ratio"
 """What only `rightsizer fleet --serve` exports, after each look that succeeded."""
@@ -20,13 +22,18 @@ _OPENED: Final = (
     "and on (job, instance) last_over_time({fleet}[{seconds}s]))"
 )
 
+_STATES: Final = (
+    "max by (id, state) (present_over_time(rightsizer_advice_info[{seconds}s]) "
+    "and on (job, instance) present_over_time({fleet}[{seconds}s]))"
+)
+"""At each second of the moment, for the last state is the one that counts."""
+_SECOND: Final[Nanoseconds] = NANOSECONDS_PER_SECOND
 
-def opened_before(
-    store: Store, now: Nanoseconds, lookback: Nanoseconds
-) -> Mapping[str, Nanoseconds]:
-    """When the advice was opened that was open as the fleet was scraped last, by its id.
 
-    What was closed before that stays closed. It takes four queries that bring little. They look
+def scraped_last(store: Store, now: Nanoseconds, lookback: Nanoseconds) -> Mapping[str, Scraped]:
+    """The advice that was open as the fleet was scraped last, by its id.
+
+    What was closed before that stays closed. It takes five queries that bring little. They look
     back over samples, for a service that ran for a minute is at no step of five minutes.
 
     Raises:
@@ -35,11 +42,30 @@ def opened_before(
     last = _last_scraped(store, now, lookback)
     if last is None:
         return {}
-    found = {
+    opened = {
         series.labels.get("id", ""): _to_the_microsecond(series.values[-1])
         for series in store.instant(_over(_OPENED, _MOMENT), last)
     }
-    return {key: opened for key, opened in found.items() if key and 0 < opened <= now}
+    states, unknown = _states(store, last), (last - _MOMENT, AdviceState.ACTIVE)
+    found = {}
+    for key, time in opened.items():
+        if key and 0 < time <= now:
+            seen, state = states.get(key, unknown)
+            found[key] = Scraped(key, time, state, seen)
+    return found
+
+
+def _states(store: Store, last: Nanoseconds) -> dict[str, tuple[Nanoseconds, AdviceState]]:
+    """When each piece was surely seen in its last state, and in which."""
+    found: dict[str, tuple[Nanoseconds, AdviceState]] = {}
+    start = last - _MOMENT + _SECOND
+    for series in store.range(_over(_STATES, _SECOND), start, last, _SECOND):
+        state = series.labels.get("state", "")
+        if series.times and state in OPEN_STATES:
+            seen = (series.times[-1] - _SECOND, AdviceState(state))
+            key = series.labels.get("id", "")
+            found[key] = max(found.get(key, seen), seen)
+    return found
 
 
 def _last_scraped(store: Store, now: Nanoseconds, lookback: Nanoseconds) -> Nanoseconds | None:

@@ -90,7 +90,7 @@ class KubernetesState:
         """The estate with pools of nodes, teams, and what waits."""
         pools = self._pools(store, now)
         devices = {
-            uuid: replace(device, pool=_pool_of(device, pools))
+            uuid: _placed(device, pools.get(device.node, pools.get(_host(device.node))))
             for uuid, device in estate.devices.items()
         }
         teams = {**self._teams(store, estate.workloads.values(), now), **estate.teams}
@@ -115,15 +115,16 @@ class KubernetesState:
                 yield _NO_LABELS.format(objects=objects, labels=", ".join(labels))
 
     def _pools(self, store: Store, now: Nanoseconds) -> Mapping[str, str]:
-        """By the node's name, with its domain and without."""
+        """By the name of each node, with its domain and without; empty where no label tells."""
         labels = self._settings.pool_labels
         by = ", ".join((*NODE_LABELS, *labels))
         found = store.instant(f"group by ({by}) (kube_node_labels)", now)
-        named = {
-            first_label(each.labels, NODE_LABELS): first_label(each.labels, labels)
+        # Where two tell of a node, the one with a label comes last, and so it is what stays.
+        named = sorted(
+            (first_label(each.labels, NODE_LABELS), first_label(each.labels, labels))
             for each in found
-        }
-        pools = {node: pool for node, pool in named.items() if node and pool}
+        )
+        pools = {node: pool for node, pool in named if node}
         return {**{_host(node): pool for node, pool in pools.items()}, **pools}
 
     def _teams(
@@ -154,8 +155,11 @@ class KubernetesState:
         }
 
 
-def _pool_of(device: EstateDevice, pools: Mapping[str, str]) -> str:
-    return pools.get(device.node) or pools.get(_host(device.node)) or device.pool
+def _placed(device: EstateDevice, pool: str | None) -> EstateDevice:
+    """On a node of a pool; `None` for a node that Kubernetes does not know."""
+    if pool is None:
+        return device
+    return replace(device, pool=pool or device.pool, scheduler=WorkloadKind.KUBERNETES)
 
 
 def _host(node: str) -> str:

@@ -121,7 +121,9 @@ class SlurmState:
                 teams[key] = team
         partitions = self._partitions(store, now)
         devices = {
-            uuid: replace(device, pool=partitions.get(device.node, device.pool))
+            uuid: replace(device, pool=partitions[device.node], scheduler=WorkloadKind.SLURM)
+            if device.node in partitions
+            else device
             for uuid, device in estate.devices.items()
         }
         return replace(

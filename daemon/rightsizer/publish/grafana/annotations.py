@@ -36,7 +36,7 @@ class AnnotationReport:
     """Counters since the start, and how things stand."""
 
     posted: int = 0
-    """Annotations made, and regions closed."""
+    """Annotations made, and regions changed or closed."""
     failed: int = 0
     """Attempts that Grafana did not take."""
     dropped: int = 0
@@ -116,16 +116,16 @@ class GrafanaAnnotations:
         return self._account(pending=len(self._outbox.pending()))
 
     def _due(self) -> list[Letter]:
-        """The letters of this run: the first few, what ends regions, and a sum of the rest."""
+        """The letters of this run: the first few, what changes regions, and a sum of the rest."""
         letters = self._outbox.pending()
         if (excess := len(letters) - self._settings.outbox_maximum) > 0:
             self._drop(letters[:excess])
             letters = letters[excess:]
         limit = self._limit(letters)
-        rest = [letter for letter in letters[limit:] if not letter.note.closes_region]
+        rest = [letter for letter in letters[limit:] if not letter.note.changes_region]
         if not self._allowance.left:
-            # Regions end all the same: that makes no new annotation.
-            return [letter for letter in letters if letter.note.closes_region]
+            # Regions change and end all the same: that makes no new annotation.
+            return [letter for letter in letters if letter.note.changes_region]
         if len(rest) > 1:
             # The sum is kept before its parts go, so that a crash tells twice rather than never.
             summed = roll_up([letter.note for letter in rest])
@@ -144,7 +144,7 @@ class GrafanaAnnotations:
             failure = self._send_one(letter.note)
             if failure is None:
                 self._outbox.done([letter.number])
-                if not letter.note.closes_region:
+                if not letter.note.changes_region:
                     self._allowance.take()
                 self._account(posted=self.report.posted + 1)
             elif failure.status in _UNACCEPTABLE:
@@ -155,8 +155,8 @@ class GrafanaAnnotations:
         return None
 
     def _send_one(self, note: Note) -> Failure | None:
-        if note.closes_region:
-            return self._end_region(note)
+        if note.changes_region:
+            return self._change_region(note)
         # An earlier attempt may have been carried out although its answer was lost.
         found = self._api.find(note)
         made = self._api.create(note) if found is None else found
@@ -166,15 +166,18 @@ class GrafanaAnnotations:
             self._outbox.remember(note.advice_id, made)
         return None
 
-    def _end_region(self, note: Note) -> Failure | None:
+    def _change_region(self, note: Note) -> Failure | None:
         region = self._region(note)
         if isinstance(region, Failure):
             return region
         # A region that is gone is made anew, whole.
-        done = self._api.create(note) if region is None else self._api.close(region, note)
+        done = self._api.create(note) if region is None else self._api.change(region, note)
         if isinstance(done, Failure):
             return done
-        self._outbox.remember(note.advice_id, None)
+        if note.closes_region:
+            self._outbox.remember(note.advice_id, None)
+        elif done is not None:
+            self._outbox.remember(note.advice_id, done)
         return None
 
     def _region(self, note: Note) -> int | Failure | None:

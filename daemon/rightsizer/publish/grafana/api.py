@@ -1,20 +1,21 @@
-"""Grafana's annotation API: the four calls that are used, as typed results.
+"""Grafana's annotation API: the calls that are used, as typed results.
 
 https://grafana.com/docs/grafana/latest/developers/http_api/annotations/
 """
 
 from typing import Any, Final
 
+from rightsizer.domain.advice_trace import Region
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.http import Failure, FailureKind, HttpClient
-from rightsizer.publish.grafana.note import Note
+from rightsizer.publish.grafana.note import BEGINNING, PRODUCT, Note, milliseconds
+from rightsizer.publish.grafana.region import region_of
 
 __all__ = ["GrafanaApi"]
 
 _PATH: Final = "/api/annotations"
 # How servers of several ages say that an annotation does not exist.
 _GONE: Final = frozenset({404, 500})
-_NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 
 
 class GrafanaApi:
@@ -25,7 +26,7 @@ class GrafanaApi:
 
     def find(self, note: Note) -> int | Failure | None:
         """The annotation that already tells this note; `None` where there is none."""
-        time = _milliseconds(note.start)
+        time = milliseconds(note.start)
         query = [("tags", tag) for tag in note.key_tags]
         query += [("type", "annotation"), ("from", str(time)), ("to", str(time + 1))]
         result = self._http.request("GET", _PATH, query=[*query, ("limit", "100")])
@@ -49,10 +50,11 @@ class GrafanaApi:
     def create(self, note: Note) -> int | Failure:
         """Post a new annotation and give its id."""
         body = {
-            "time": _milliseconds(note.start),
-            "timeEnd": _milliseconds(note.end),
+            "time": milliseconds(note.start),
+            "timeEnd": milliseconds(note.end),
             "tags": list(note.tags),
             "text": note.text,
+            **_data(note),
         }
         result = self._http.request("POST", _PATH, body=body)
         if isinstance(result, Failure):
@@ -60,12 +62,25 @@ class GrafanaApi:
         id_ = result.body.get("id") if isinstance(result.body, dict) else None
         return id_ if isinstance(id_, int) else _malformed("a new annotation", result.body)
 
-    def close(self, annotation_id: int, note: Note) -> Failure | None:
-        """Set a region's end, and say how it ended."""
-        body = {"timeEnd": _milliseconds(note.end), "text": note.text}
+    def change(self, annotation_id: int, note: Note) -> Failure | None:
+        """Say how a region's advice stands, and set its end where the note closes it."""
+        end = {"timeEnd": milliseconds(note.end)} if note.closes_region else {}
+        body = {**end, "text": note.text, **_data(note)}
         path = f"{_PATH}/{annotation_id}"
         result = self._http.request("PATCH", path, body=body, idempotent=True)
         return result if isinstance(result, Failure) else None
+
+    def regions(self, start: Nanoseconds, end: Nanoseconds, limit: int) -> list[Region] | Failure:
+        """The regions of advice over a span of wall time, at most so many, the latest ones."""
+        query = [("tags", PRODUCT), ("tags", BEGINNING), ("type", "annotation")]
+        query += [("from", str(milliseconds(start))), ("to", str(milliseconds(end)))]
+        result = self._http.request("GET", _PATH, query=[*query, ("limit", str(limit))])
+        if isinstance(result, Failure):
+            return result
+        if not isinstance(result.body, list):
+            return _malformed("a search", result.body)
+        found = (region_of(item) for item in result.body[:limit])
+        return [region for region in found if region is not None]
 
     def hang_up(self) -> None:
         """Let go of connections until the next call."""
@@ -82,6 +97,10 @@ def _match(item: Any, note: Note, time: int) -> int | None:
     return id_ if same and isinstance(id_, int) else None
 
 
+def _data(note: Note) -> dict[str, Any]:
+    return {} if note.data is None else {"data": dict(note.data)}
+
+
 def _malformed(asked: str, body: object) -> Failure:
     kind = type(body).__name__
     return Failure(
@@ -89,7 +108,3 @@ def _malformed(asked: str, body: object) -> Failure:
         f"Grafana answered {asked} with a {kind} that its API does not know; "
         "check that grafana.url leads to Grafana",
     )
-
-
-def _milliseconds(time: Nanoseconds) -> int:
-    return time // _NANOSECONDS_PER_MILLISECOND

@@ -2,14 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind
-from rightsizer.domain.units import Nanoseconds
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
-__all__ = ["ROLL_UP", "Note", "note_of", "roll_up"]
+__all__ = ["BEGINNING", "PRODUCT", "ROLL_UP", "Note", "milliseconds", "note_of", "roll_up"]
+
+PRODUCT: Final = "rightsizer"
+"""The tag of all that we write."""
+BEGINNING: Final = f"event:{AdviceEventKind.OPENED}"
+"""The tag of a region, also once it has ended."""
 
 ROLL_UP: Final = "rollup"
 """The event of a note that sums up others."""
@@ -20,6 +26,11 @@ _TAG_LENGTH: Final = 100
 _TEXT_LENGTH: Final = 2000
 _NAMED_DEVICES: Final = 4
 _NAMED_CHANGES: Final = 10
+_ACTOR_LENGTH: Final = 100
+_WHY_LENGTH: Final = 500
+_NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+_FOR_GOOD: Final[Nanoseconds] = 9 * 10**9 * NANOSECONDS_PER_SECOND
+"""In the year 2255; no calendar has what somebody may ask for beyond."""
 
 _HEADINGS: Final = {
     AdviceEventKind.OPENED: "",
@@ -27,6 +38,7 @@ _HEADINGS: Final = {
     AdviceEventKind.SEVERITY_UP: "Worse than before. ",
     AdviceEventKind.VERIFIED: "Verified: acting on it paid off. ",
     AdviceEventKind.REGRESSED: "Back again after it was dealt with. ",
+    AdviceEventKind.DECIDED: "{State}. ",
 }
 
 
@@ -41,11 +53,18 @@ class Note:
     end: Nanoseconds
     tags: tuple[str, ...]
     text: str
+    data: Mapping[str, Any] | None = None
+    """How the advice stands, for a program to read; see `region`."""
 
     @property
     def closes_region(self) -> bool:
         """Whether it ends what an earlier note began."""
         return self.event == AdviceEventKind.CLOSED
+
+    @property
+    def changes_region(self) -> bool:
+        """Whether it makes no annotation of its own, but changes what an earlier note began."""
+        return self.closes_region or self.event == AdviceEventKind.DECIDED
 
     @property
     def key_tags(self) -> tuple[str, str]:
@@ -56,10 +75,11 @@ class Note:
 def note_of(event: AdviceEvent) -> Note:
     """The note that tells of an event."""
     advice = event.advice
-    is_region = event.kind in (AdviceEventKind.OPENED, AdviceEventKind.CLOSED)
+    is_open = event.kind in (AdviceEventKind.OPENED, AdviceEventKind.DECIDED)
+    is_region = is_open or event.kind is AdviceEventKind.CLOSED
     start = advice.opened if is_region else event.time
     # An open region has no end yet: its end is its start until it is patched.
-    end = start if event.kind is AdviceEventKind.OPENED else max(start, event.time)
+    end = start if is_open else max(start, event.time)
     # One annotation, opened and then closed, is found by the tags it was opened with.
     kind = AdviceEventKind.OPENED if is_region else event.kind
     finding = advice.finding
@@ -70,7 +90,7 @@ def note_of(event: AdviceEvent) -> Note:
         end,
         _fitting(
             [
-                "rightsizer",
+                PRODUCT,
                 _tag("advice", advice.id),
                 _tag("event", kind.value),
                 _tag("finding", finding.finding.value),
@@ -81,7 +101,13 @@ def note_of(event: AdviceEvent) -> Note:
             ]
         ),
         _text(event),
+        _data(event) if is_region and event.kind is not AdviceEventKind.OPENED else None,
     )
+
+
+def milliseconds(time: Nanoseconds) -> int:
+    """A time as Grafana knows it."""
+    return time // _NANOSECONDS_PER_MILLISECOND
 
 
 def roll_up(notes: Sequence[Note]) -> Note:
@@ -93,7 +119,7 @@ def roll_up(notes: Sequence[Note]) -> Note:
     if len(notes) > _NAMED_CHANGES:
         lines.append(f"- and {len(notes) - _NAMED_CHANGES} others")
     time = max(note.end for note in notes)
-    tags = ("rightsizer", _tag("advice", f"{ROLL_UP}-{digest}"), _tag("event", ROLL_UP))
+    tags = (PRODUCT, _tag("advice", f"{ROLL_UP}-{digest}"), _tag("event", ROLL_UP))
     return Note(f"{ROLL_UP}-{digest}", ROLL_UP, time, time, tags, _clipped("\n".join(lines)))
 
 
@@ -112,16 +138,30 @@ def _fitting(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
+def _data(event: AdviceEvent) -> dict[str, Any]:
+    advice = event.advice
+    return {
+        "state": advice.state.value,
+        "decided": milliseconds(event.time),
+        "expires": None if advice.expires is None else milliseconds(min(advice.expires, _FOR_GOOD)),
+        "actor": None if advice.actor is None else _clipped(advice.actor, _ACTOR_LENGTH),
+        "why": _clipped(advice.why, _WHY_LENGTH),
+        "rule": advice.finding.rule,
+    }
+
+
 def _text(event: AdviceEvent) -> str:
     advice = event.advice
     finding = advice.finding
-    heading = _HEADINGS[event.kind].format(state=advice.state.value)
+    state = advice.state.value
+    heading = _HEADINGS[event.kind].format(state=state, State=state.capitalize())
     summary = finding.summary.strip() or f"{finding.finding.value}: {', '.join(finding.reasons)}"
     lines = [
         heading + summary,
         f"Action: {finding.action.value.replace('_', ' ')}",
         f"Confidence: {finding.confidence:.0%}, risk: {finding.risk.value}",
         _where(advice),
+        *_decision(advice),
     ]
     if evidence := "; ".join(f"{key} {_value(value)}" for key, value in finding.evidence.items()):
         lines.append(f"Evidence: {evidence}")
@@ -137,9 +177,24 @@ def _where(advice: Advice) -> str:
     return f"Where: {advice.finding.workload or 'no known workload'} on {named}"
 
 
+def _decision(advice: Advice) -> list[str]:
+    """Who put it into its state, until when, and why, as far as there is something to say."""
+    told = [] if not advice.actor else [_one_line(advice.actor, _ACTOR_LENGTH)]
+    if advice.expires is not None:
+        expires = min(advice.expires, _FOR_GOOD) // NANOSECONDS_PER_SECOND
+        until = datetime.fromtimestamp(expires, UTC)
+        told.append(f"until {until:%Y-%m-%d %H:%M} UTC")
+    lines = [f"By: {', '.join(told)}"] if told else []
+    return [*lines, f"Why: {_one_line(advice.why, _WHY_LENGTH)}"] if advice.why else lines
+
+
+def _one_line(text: str, length: int) -> str:
+    return _clipped(" ".join(text.split()), length)
+
+
 def _value(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _clipped(text: str) -> str:
-    return text if len(text) <= _TEXT_LENGTH else text[: _TEXT_LENGTH - 1] + "…"
+def _clipped(text: str, length: int = _TEXT_LENGTH) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

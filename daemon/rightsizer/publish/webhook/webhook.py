@@ -88,6 +88,8 @@ class Webhook:
         return self.report
 
     def _wants(self, event: AdviceEvent) -> bool:
+        if event.kind is AdviceEventKind.DECIDED:
+            return False
         is_end = event.kind is AdviceEventKind.CLOSED
         return self._settings.wants(event.advice) and (self._settings.send_resolved or not is_end)
 

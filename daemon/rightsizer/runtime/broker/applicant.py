@@ -9,6 +9,7 @@ from typing import Any, Final
 from rightsizer.domain.errors import (
     AgentAbsentError,
     AgentBusyError,
+    EndedError,
     RightsizerError,
     UsageError,
 )
@@ -75,7 +76,8 @@ class Applicant:
             patience: How long it may take.
 
         Raises:
-            UsageError: it was refused, or was not granted in time; nothing is asked for any more.
+            UsageError: it was refused, was withdrawn by somebody, or was not granted in time;
+                nothing is asked for any more.
             RightsizerError: no agent runs here, or it could not be asked.
         """
         begun = self._time()
@@ -135,6 +137,8 @@ class Applicant:
     def _look(self) -> Any:
         try:
             return self._client.get(f"{LEASES_PATH}/{self.id}")
+        except EndedError:
+            raise
         except UsageError:
             # A ticket that the agent does not know was lost with its file.
             return self._client.post(LEASES_PATH, self._body)

@@ -11,19 +11,20 @@ from typing import Any, TypeVar
 
 from rightsizer.placement.broker_event import EventKind
 from rightsizer.placement.broker_state import Booking
+from rightsizer.placement.ending import Ending
 from rightsizer.placement.fair_share import Usage
 from rightsizer.placement.kin import Kin
 from rightsizer.placement.lease import Client, Lease, Reservation, Ticket
 from rightsizer.placement.lease_record import LeaseRecord
 from rightsizer.placement.request import Interconnect, Request
 
-__all__ = ["booking_from", "record_from", "text_of", "ticket_from", "usage_from"]
+__all__ = ["booking_from", "ending_from", "record_from", "text_of", "ticket_from", "usage_from"]
 
 _Form = Mapping[str, Any]
 _Made = TypeVar("_Made")
 
 
-def text_of(item: Ticket | LeaseRecord | Booking | Usage) -> str:
+def text_of(item: Ticket | LeaseRecord | Booking | Ending | Usage) -> str:
     """One line of JSON. What a lease holds at the moment is left out: it is measured anew."""
     if isinstance(item, LeaseRecord):
         item = replace(item, measured_bytes=())
@@ -60,6 +61,11 @@ def booking_from(form: _Form) -> Booking:
     reservation = _made(Reservation, wish, request=_request(wish))
     tuples = {name: tuple(form.get(name, ())) for name in ("weights", "unavailable")}
     return _made(Booking, form, reservation=reservation, uuids=tuple(form["uuids"]), **tuples)
+
+
+def ending_from(form: _Form) -> Ending:
+    """Who ended something, as `ticket_from` reads tickets."""
+    return Ending(str(form["id"]), int(form["uid"]), int(form["at"]), str(form["message"]))
 
 
 def usage_from(form: _Form) -> Usage:

@@ -4,13 +4,16 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from rightsizer.domain.errors import RightsizerError, UsageError
+from rightsizer.domain.errors import EndedError, RightsizerError, UsageError
 from rightsizer.edge.local import LocalClient
 from rightsizer.runtime.broker.paths import LEASES_PATH
 
 __all__ = ["Keeper"]
 
-_EVERY_SECONDS: Final = 20.0
+_EVERY_SECONDS: Final = 5.0
+_NOT_KEPT: Final = (
+    "what runs goes on, and no GPU is kept for it any more; others get them unless it is seen there"
+)
 
 
 class Keeper(threading.Thread):
@@ -42,6 +45,9 @@ class Keeper(threading.Thread):
         while not self._ended.wait(self._every_seconds):
             try:
                 messages = tuple(self._client.get(self._path)["messages"])
+            except EndedError as error:
+                self._say(f"{error}: {_NOT_KEPT}")
+                return
             except UsageError:
                 self._say(
                     "the agent does not know this lease any more: what runs goes on, and its GPUs "

@@ -2,7 +2,7 @@
 
 import platform
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +11,7 @@ import structlog
 from rightsizer.domain.report import Report
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.clock import Clock
+from rightsizer.placement.booking_plan import about
 from rightsizer.placement.broker import Broker, Step
 from rightsizer.placement.broker_event import BrokerEvent
 from rightsizer.placement.broker_state import BrokerState
@@ -98,7 +99,9 @@ class Lending:
         reserved = {
             uuid for each in state.bookings if each.reservation.starts <= now for uuid in each.uuids
         }
-        return Given(state.leased(), reserved, self._eyes.leased_pids(state))
+        return Given(
+            state.leased(), reserved, self._eyes.leased_pids(state), _kept_later(state, now)
+        )
 
     def counters(self) -> dict[str, float]:
         """Since the agent started, by the names of metrics."""
@@ -164,3 +167,17 @@ class Lending:
         if clock is None or saved.boot == boot:
             return None
         return clock.shift_to(SavedClock(boot, now, self._clock.wall_time()))
+
+
+def _kept_later(state: BrokerState, now: Nanoseconds) -> Mapping[str, str]:
+    """By the uuid of each seat the first reservation to begin there, as a clause."""
+    later = sorted(
+        (each for each in state.bookings if each.reservation.starts > now),
+        key=lambda each: (-each.reservation.starts, each.id),
+    )
+    return {
+        uuid: f"reservation {each.id} of {each.reservation.user}, which begins in "
+        f"{about(each.reservation.starts - now)}"
+        for each in later
+        for uuid in each.uuids
+    }

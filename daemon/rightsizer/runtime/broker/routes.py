@@ -15,6 +15,7 @@ from rightsizer.placement.lease import Client, Reservation, Ticket
 from rightsizer.publish.web.message import Request, Response
 from rightsizer.publish.web.routes import Handle, Route, Site
 from rightsizer.runtime.broker.desk import Desk, Standing
+from rightsizer.runtime.broker.going_on import going_on
 from rightsizer.runtime.broker.identity import client_of, why_not_served
 from rightsizer.runtime.broker.lease_form import answer_form, booking_form, broker_form
 from rightsizer.runtime.broker.paths import BROKER_PATH, LEASES_PATH, RESERVATIONS_PATH
@@ -107,7 +108,7 @@ def _ask(office: Office, client: Client, request: Request) -> Response:
 def _look_at(office: Office, client: Client, request: Request) -> Response:
     asked = request.named["id"]
     owner = _owner_of(office.desk.standing, asked)
-    if owner is not None and owner.uid != client.uid:
+    if owner is not None and owner != client.uid:
         client = client_of(request.peer, office.table, office.settings().operator_groups)
     return _answer(office, asked, client)
 
@@ -115,10 +116,14 @@ def _look_at(office: Office, client: Client, request: Request) -> Response:
 def _end(office: Office, client: Client, request: Request) -> Response:
     asked = request.named["id"]
     state = office.desk.standing.state
-    if state.ticket(asked) is None and state.lease(asked) is None:
+    record = state.lease(asked)
+    if state.ticket(asked) is None and record is None:
         return _unknown("lease", asked)
     step = office.desk.end(asked, client)
-    return _refusal(step) or Response.of_json({"id": asked, "message": step.events[-1].message})
+    message = step.events[-1].message
+    if record is not None and client.pid != record.lease.client.pid:
+        message = "; ".join(filter(None, (message, going_on(record, office.table))))
+    return _refusal(step) or Response.of_json({"id": asked, "message": message})
 
 
 def _all(office: Office, client: Client, request: Request) -> Response:
@@ -163,19 +168,30 @@ def _answer(office: Office, item_id: str, client: Client) -> Response:
     standing = office.desk.standing
     owner = _owner_of(standing, item_id)
     is_allowed = owner is not None and (
-        owner.uid == client.uid or office.settings().is_operator(client)
+        owner == client.uid or office.settings().is_operator(client)
     )
     messages = office.desk.messages_for(item_id)
     now = office.clock.time()
-    form = answer_form(standing, item_id, now, _offset(office), messages) if is_allowed else None
-    return _unknown("lease", item_id) if form is None else Response.of_json(form)
+    if not is_allowed:
+        return _unknown("lease", item_id)
+    form = answer_form(standing, item_id, now, _offset(office), messages)
+    if form is not None:
+        return Response.of_json(form)
+    ending = standing.state.ending(item_id)
+    if ending is not None:
+        return Response.of_text(ending.message, HTTPStatus.GONE)
+    return _unknown("lease", item_id)
 
 
-def _owner_of(standing: Standing, item_id: str) -> Client | None:
-    record, ticket = standing.state.lease(item_id), standing.state.ticket(item_id)
+def _owner_of(standing: Standing, item_id: str) -> int | None:
+    """The uid of whoever has a ticket or a lease, or had it before somebody ended it."""
+    state = standing.state
+    record, ticket, ending = state.lease(item_id), state.ticket(item_id), state.ending(item_id)
     if record is not None:
-        return record.lease.client
-    return None if ticket is None else ticket.client
+        return record.lease.client.uid
+    if ticket is not None:
+        return ticket.client.uid
+    return None if ending is None else ending.uid
 
 
 def _refusal(step: Step) -> Response | None:

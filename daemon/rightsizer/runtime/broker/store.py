@@ -15,11 +15,13 @@ from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.database import Database
 from rightsizer.edge.ownership import Called
 from rightsizer.placement.broker_state import Booking, BrokerState
+from rightsizer.placement.ending import Ending
 from rightsizer.placement.fair_share import Usage
 from rightsizer.placement.lease import Ticket
 from rightsizer.placement.lease_record import LeaseRecord
 from rightsizer.runtime.broker.form import (
     booking_from,
+    ending_from,
     record_from,
     text_of,
     ticket_from,
@@ -33,8 +35,8 @@ _SCHEMA: Final = """
 CREATE TABLE item (kind TEXT, id TEXT, form TEXT NOT NULL, PRIMARY KEY (kind, id)) WITHOUT ROWID;
 CREATE TABLE fact (name TEXT PRIMARY KEY, form TEXT NOT NULL) WITHOUT ROWID
 """
-_TICKET, _LEASE, _BOOKING = "ticket", "lease", "reservation"
-_Item = Ticket | LeaseRecord | Booking
+_TICKET, _LEASE, _BOOKING, _ENDING = "ticket", "lease", "reservation", "ending"
+_Item = Ticket | LeaseRecord | Booking | Ending
 _Key = tuple[str, str]
 _Read = TypeVar("_Read")
 
@@ -110,6 +112,7 @@ class BrokerStore:
             state.with_tickets(each for each in found.values() if isinstance(each, Ticket))
             .with_leases(each for each in found.values() if isinstance(each, LeaseRecord))
             .with_bookings(each for each in found.values() if isinstance(each, Booking))
+            .with_endings(each for each in found.values() if isinstance(each, Ending))
         )
 
     def save(self, state: BrokerState, wall: Nanoseconds) -> None:
@@ -191,6 +194,8 @@ def _items_of(state: BrokerState) -> Iterable[tuple[_Key, _Item]]:
         yield (_LEASE, record.id), record
     for booking in state.bookings:
         yield (_BOOKING, booking.id), booking
+    for ending in state.endings:
+        yield (_ENDING, ending.id), ending
 
 
 def _unknown(_: Mapping[str, Any]) -> _Item:
@@ -201,6 +206,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], _Item]]] = {
     _TICKET: ticket_from,
     _LEASE: record_from,
     _BOOKING: booking_from,
+    _ENDING: ending_from,
 }
 
 

@@ -73,6 +73,8 @@ def check_local_socket(place: Place) -> Check:
     if not path:
         return Check(name, Verdict.UNUSED, "path.api_socket is empty")
     lost = "claim, dismiss, snooze, release and resume beside a running agent"
+    if place.settings.broker.enabled:
+        lost = f"run, queue, reserve and cancel, so that nobody is lent a GPU; {lost}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

@@ -38,8 +38,7 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
         if (reason := why_closed(found)) is not None:
             raise UsageError(reason)
         event = ledger.act(advice_id, state, actor, now, why=why, for_seconds=for_seconds)
-        untold = [*storage.untold, *([] if event is None else [event])]
-        storage.save_ledger(ledger, untold)
+        storage.save_ledger(ledger, [*storage.untold, event])
         return _found(ledger, advice_id)
     finally:
         storage.close()

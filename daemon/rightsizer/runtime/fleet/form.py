@@ -105,6 +105,7 @@ def _served(served: Served) -> dict[str, Any]:
         "now_gpus": served.now_gpus,
         "after_gpus": served.after_gpus,
         "left_gpus": served.left_gpus,
+        "why_left": served.why_left or None,
         "offers": [_offer(each) for each in served.offers],
     }
 

@@ -1,7 +1,7 @@
 """The judge of an estate: probes, reads what is not kept, and lets every rule judge."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ import structlog
 from rightsizer.advice.harmony import harmonized
 from rightsizer.advice.judgement import Judgement
 from rightsizer.catalogue.operator_file import read_catalogue
-from rightsizer.domain.errors import ConfigurationError, StoreError
+from rightsizer.domain.errors import ConfigurationError
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.edge.clock import Clock
 from rightsizer.fleet.cases.batch import Order
@@ -26,51 +26,32 @@ from rightsizer.fleet.cases.measuring import Measuring
 from rightsizer.fleet.cases.roster import roster_of
 from rightsizer.fleet.collection import paused_collection
 from rightsizer.fleet.crew import workers_of
-from rightsizer.fleet.estate import Estate
 from rightsizer.fleet.kept.kept_days import rows_of
 from rightsizer.fleet.kept.shelf import Shelf
 from rightsizer.fleet.pools.brokerage import broker
-from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.prometheus.use import StoreUse
-from rightsizer.fleet.reading.absence import why_nothing
 from rightsizer.fleet.reading.gaps import gaps_of
 from rightsizer.fleet.reading.harvest import Reading, harvest
-from rightsizer.fleet.reading.plan import Plan, PlannedSource, plan_of
-from rightsizer.fleet.reading.remembered import opened_before
+from rightsizer.fleet.reading.plan import Plan
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.sources.composite import Composite
 from rightsizer.fleet.teams import team_uses
 from rightsizer.fleet.view import EstateView
 from rightsizer.runtime.fleet.answer import FleetAnswer
 from rightsizer.runtime.fleet.estate_rules import estate_rules_of
 from rightsizer.runtime.fleet.guidance import EstateGuidance, informed
+from rightsizer.runtime.fleet.scene import Progress, Scene, scene_of, store_of
 from rightsizer.runtime.fleet.settings import WholeSettings, ledger_path, shelf_path
-from rightsizer.runtime.fleet.sources import sources_of
 from rightsizer.runtime.market_rules import market_of, rules_of
 from rightsizer.runtime.recommender_run import Verdicts
 
 __all__ = ["FleetJudge"]
 
-Progress = Callable[[str, int, int], None]
-"""Is told of a stage how many of its parts are done, and of how many."""
 _DAY: Final[Nanoseconds] = nanoseconds(86400.0)
 
 
 def _silent(stage: str, done: int, total: int) -> None:
     del stage, done, total
-
-
-@dataclass(frozen=True, slots=True)
-class _Scene:
-    """What is known before anything is read."""
-
-    now: Nanoseconds
-    reports: tuple[SourceReport, ...]
-    estate: Estate
-    plan: Plan
-    store: PrometheusStore
-    sources: Composite
 
 
 @dataclass(slots=True)
@@ -118,6 +99,7 @@ class FleetJudge:
         self._catalogue = read_catalogue(settings.catalogue.boards_path)
         self._log = structlog.get_logger(component="fleet")
         self._answer: FleetAnswer | None = None
+        self._devices: frozenset[str] = frozenset()
 
     @classmethod
     @contextmanager
@@ -160,24 +142,10 @@ class FleetJudge:
         found = () if self._answer is None else self._answer.node_advice
         return frozenset(each.id for each in found)
 
-    def opened_before(self) -> Mapping[str, Nanoseconds]:
-        """What was open before a ledger was lost, as far as the store remembers.
-
-        That is what the fleet itself exported, and what the nodes' own agents do.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
-        now, lookback = self._clock.wall_time(), nanoseconds(self._fleet.lookback_seconds)
-        advised = () if self._answer is None else self._answer.node_advice
-        by_nodes = {
-            each.id: nanoseconds(each.opened_seconds) for each in advised if each.opened_seconds
-        }
-        store = _store(self._fleet)
-        try:
-            return {**by_nodes, **opened_before(store, now, lookback)}
-        finally:
-            store.close()
+    @property
+    def devices(self) -> frozenset[str]:
+        """UUIDs of what the last look was about."""
+        return self._devices
 
     def plan(self) -> tuple[tuple[SourceReport, ...], Plan]:
         """What a look would read, after the probe alone.
@@ -205,6 +173,7 @@ class FleetJudge:
         judgements = guidance.withheld(found.judgements, scene.now)
         for fault in found.faults:
             self._log.error("rule_failed", **fault._asdict())
+        self._devices = frozenset(scene.estate.devices)
         self._answer = FleetAnswer(
             time=scene.now,
             lookback_seconds=self._fleet.lookback_seconds,
@@ -232,37 +201,20 @@ class FleetJudge:
         fleet = self._fleet
         return CaseSettings(self._settings.accounting, fleet.demands, fleet.absent_seconds)
 
-    def _scene(self) -> _Scene:
-        now, lookback = self._clock.wall_time(), nanoseconds(self._fleet.lookback_seconds)
-        store = _store(self._fleet)
-        sources = Composite(sources_of(self._settings, self._catalogue), self._fleet)
-        self._progress("probing", 0, 1)
-        reports = sources.probe(store, now, lookback)
-        if not any(report.devices for report in reports):
-            reason = why_nothing(store, now, lookback)
-            raise StoreError(f"the store at {self._fleet.store.url} {reason}")
-        estate = _with_hosts(sources.estate(store, reports, now, lookback))
-        planned = [
-            PlannedSource(
-                report,
-                tuple(each for each in estate.devices.values() if each.source == report.source),
-            )
-            for _, report in sources.readers(reports).values()
-        ]
-        plan = plan_of(planned, self._shelf.done, now, self._fleet)
-        self._progress("probing", 1, 1)
-        return _Scene(now, reports, estate, plan, store, sources)
+    def _scene(self) -> Scene:
+        now = self._clock.wall_time()
+        return scene_of(self._settings, self._catalogue, self._shelf, now, self._progress)
 
-    def _read(self, scene: _Scene) -> StoreUse:
+    def _read(self, scene: Scene) -> StoreUse:
         workers = workers_of(self._fleet.workers)
         reading = Reading(
-            partial(_store, self._fleet, workers), scene.sources.readers(scene.reports)
+            partial(store_of, self._fleet, workers), scene.sources.readers(scene.reports)
         )
         use = harvest(scene.plan, self._shelf, reading, workers, partial(self._progress, "reading"))
         self._shelf.forget(scene.plan.first_day - 1)
         return use
 
-    def _judge(self, scene: _Scene, open_now: AbstractSet[tuple[str, str]]) -> _Found:
+    def _judge(self, scene: Scene, open_now: AbstractSet[tuple[str, str]]) -> _Found:
         order = self._order(scene)
         workers = workers_of(self._fleet.workers)
         judging = Judging(
@@ -296,7 +248,7 @@ class FleetJudge:
         judgements = (*verdicts.judgements, *kept)
         return _Found(verdicts, judgements, views(long_span), order, faults)
 
-    def _order(self, scene: _Scene) -> Order:
+    def _order(self, scene: Scene) -> Order:
         estate, first = scene.estate, scene.plan.first_day
         names = tuple(report.source for report in scene.reports)
         rows = rows_of(self._shelf.holdings(first, scene.now // _DAY), names)
@@ -315,29 +267,11 @@ class FleetJudge:
         )
 
 
-def _store(settings: FleetSettings, workers: int = 1) -> PrometheusStore:
-    """A process's own; those of all processes together ask as much at once as is allowed."""
-    concurrency = max(1, settings.store.concurrency // workers)
-    try:
-        return PrometheusStore(replace(settings.store, concurrency=concurrency), settings.matchers)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from None
-
-
-def _with_hosts(estate: Estate) -> Estate:
-    """So that whatever names a device says where it stands."""
-    devices = {
-        uuid: replace(each, device=replace(each.device, host=each.node))
-        for uuid, each in estate.devices.items()
-    }
-    return replace(estate, devices=devices)
-
-
-def _view(verdicts: BatchVerdicts, scene: _Scene, span: Nanoseconds) -> EstateView:
+def _view(verdicts: BatchVerdicts, scene: Scene, span: Nanoseconds) -> EstateView:
     return view_of(verdicts.parts, span, scene.now, scene.estate.waiting)
 
 
-def _notes(scene: _Scene, found: _Found, shelf: Shelf) -> tuple[str, ...]:
+def _notes(scene: Scene, found: _Found, shelf: Shelf) -> tuple[str, ...]:
     notes = list(scene.store.warnings)
     if shelf.set_aside is not None:
         notes.append(

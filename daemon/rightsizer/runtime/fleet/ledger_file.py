@@ -26,6 +26,6 @@ def loss_of(storage: Storage) -> tuple[str, ...]:
         return ()
     sentence = (
         f"The fleet's ledger was broken and is now '{storage.set_aside}'; a new one was begun, "
-        "which knows since when advice is open as far as the store does, and of no decision."
+        "which knows of open advice and of decisions as far as the store and Grafana do."
     )
     return (sentence,)

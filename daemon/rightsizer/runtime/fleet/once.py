@@ -13,6 +13,7 @@ from rightsizer.runtime.advice_desk import AdviceDesk
 from rightsizer.runtime.fleet.answer import FleetAnswer
 from rightsizer.runtime.fleet.judge import FleetJudge
 from rightsizer.runtime.fleet.ledger_file import loss_of, opened_ledger
+from rightsizer.runtime.fleet.restorer import Restorer
 from rightsizer.runtime.fleet.settings import WholeSettings, rule_trees
 from rightsizer.runtime.fleet.unrepeated import Unrepeated
 from rightsizer.runtime.sinks import sinks_of
@@ -41,10 +42,12 @@ def look_once(
         return _kept(judge, settings, clock)
     ledger = _ledger(judge, settings)
     found = judge.run(ledger.open_now())
+    troubles: list[str] = []
     if not ledger.records:
-        ledger.remember(judge.opened_before())
+        ledger.remember(_restorer(judge, settings, troubles).restoration())
     ledger.update(found.judgements, found.time, found.measured)
-    return replace(judge.answer, advice=ledger.advice())
+    notes = (*judge.answer.notes, *troubles)
+    return replace(judge.answer, advice=ledger.advice(), notes=notes)
 
 
 def explain_once(judge: FleetJudge, settings: WholeSettings, asked: str) -> Form:
@@ -57,7 +60,7 @@ def explain_once(judge: FleetJudge, settings: WholeSettings, asked: str) -> Form
     ledger = _ledger(judge, settings)
     found = judge.run(ledger.open_now())
     if not ledger.records:
-        ledger.remember(judge.opened_before())
+        ledger.remember(_restorer(judge, settings, []).restoration())
     ledger.update(found.judgements, found.time, found.measured)
     trees = rule_trees(settings)
     for advice in ledger.advice():
@@ -87,6 +90,15 @@ def _ledger(judge: FleetJudge, settings: WholeSettings) -> Ledger:
         storage.close()
 
 
+def _restorer(judge: FleetJudge, settings: WholeSettings, troubles: list[str]) -> Restorer:
+    return Restorer(judge, settings, troubles.append, _at_once)
+
+
+def _at_once(_: float) -> bool:
+    """Nobody waits here for a peer that is away: the next look tries again."""
+    return True
+
+
 def _kept(judge: FleetJudge, settings: WholeSettings, clock: Clock) -> FleetAnswer:
     storage, troubles = opened_ledger(judge.ledger_path), list[str]()
     try:
@@ -97,11 +109,11 @@ def _kept(judge: FleetJudge, settings: WholeSettings, clock: Clock) -> FleetAnsw
             lambda: desk.advice,
             clock=clock,
             tell=lambda _, message: troubles.append(message),
-            # Nobody waits here for a peer that is away: the next look tries again.
-            sleep=lambda _: True,
+            sleep=_at_once,
         )
         told = tuple(Unrepeated(sink, judge) for sink in sinks.all)
-        desk = AdviceDesk(judge, ledger, storage, told, clock, remembered=judge.opened_before)
+        restorer = _restorer(judge, settings, troubles)
+        desk = AdviceDesk(judge, ledger, storage, told, clock, remembered=restorer.restoration)
         desk.recommend()
         desk.deliver()
         notes = (*judge.answer.notes, *loss_of(storage), *troubles)

@@ -27,6 +27,7 @@ from rightsizer.runtime.fleet.answer import FleetAnswer
 from rightsizer.runtime.fleet.gauges import USED, fleet_gauges
 from rightsizer.runtime.fleet.judge import FleetJudge
 from rightsizer.runtime.fleet.ledger_file import loss_of, opened_ledger
+from rightsizer.runtime.fleet.restorer import Restorer
 from rightsizer.runtime.fleet.routes import FleetRoutes
 from rightsizer.runtime.fleet.settings import WholeSettings, rule_trees
 from rightsizer.runtime.fleet.unrepeated import Unrepeated
@@ -81,7 +82,10 @@ class FleetService:
         )
         sinks = tuple(Unrepeated(sink, judge) for sink in self._sinks.all)
         ledger = storage.ledger(settings.recommender.ledger)
-        self.desk = AdviceDesk(judge, ledger, storage, sinks, clock, remembered=judge.opened_before)
+        restorer = Restorer(judge, settings, self._say_what_stays_lost, self._stopping.wait)
+        self.desk = AdviceDesk(
+            judge, ledger, storage, sinks, clock, remembered=restorer.restoration
+        )
         self.trouble: str | None = None
         """Why the last look failed."""
         self._found: FleetAnswer | None = None
@@ -173,6 +177,9 @@ class FleetService:
             self._stopping.set()
             self._jobs.stop()
             self.server.stop()
+
+    def _say_what_stays_lost(self, message: str) -> None:
+        self._log.warning("ledger_lost", message=message)
 
     def _look_first(self) -> None:
         """At once, for the first turn of a job comes after a whole interval."""

@@ -1,0 +1,152 @@
+"""What a lost ledger knew, as far as metrics and annotations tell."""
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rightsizer.advice.ledger_settings import LedgerSettings
+from rightsizer.advice.record import Record
+from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.domain.advice_trace import Region, Scraped
+from rightsizer.domain.finding import Finding
+from rightsizer.domain.units import Nanoseconds, nanoseconds
+
+__all__ = ["Restoration", "Standing", "restored"]
+
+_SAME_MOMENT: Final[Nanoseconds] = 2_000_000
+"""Annotations know milliseconds."""
+_FROM_METRICS: Final = "from metrics, which tell neither who nor why"
+_FROM_ANNOTATION: Final = "from an annotation, which tells neither who nor why"
+_UNTIL: Final = "; until when is taken from the settings"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How advice stood that was open; the rule that gives it again brings the finding."""
+
+    opened: Nanoseconds
+    state: AdviceState = AdviceState.ACTIVE
+    expires: Nanoseconds | None = None
+    actor: str | None = None
+    why: str = ""
+
+    def at(self, now: Nanoseconds) -> "Standing":
+        """The same, awake where its snooze is over by now."""
+        is_over = self.expires is not None and self.expires <= now
+        return Standing(self.opened) if is_over else self
+
+    def taken_up(self, finding: Finding, now: Nanoseconds) -> Advice:
+        """The advice as it goes on."""
+        standing = self.at(now)
+        return Advice(
+            finding,
+            standing.state,
+            min(standing.opened, now),
+            updated=now,
+            expires=standing.expires,
+            actor=standing.actor,
+            why=standing.why,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """What there is to take over."""
+
+    standing: Mapping[str, Standing] = field(default_factory=dict)
+    """Of advice that was open, by its id."""
+    quiet: tuple[Record, ...] = ()
+    """Advice that was closed, and is not to be repeated for a while."""
+
+
+def restored(
+    scraped: Iterable[Scraped],
+    regions: Iterable[Region],
+    devices: AbstractSet[str],
+    now: Nanoseconds,
+    settings: LedgerSettings,
+) -> Restoration:
+    """What metrics and annotations tell together, whichever is the later.
+
+    Args:
+        scraped: Open advice, each piece once.
+        regions: Several of a piece that was opened more than once; in any order.
+        devices: UUIDs that the ledger is about: what was closed elsewhere stays away.
+        now: Wall time; what expired by then is not restored.
+        settings: How long decisions last that nobody tells the end of.
+    """
+    seen = {each.id: each for each in scraped if each.opened <= now}
+    latest: dict[str, Region] = {}
+    for region in sorted(regions, key=_age):
+        if region.opened <= now:
+            latest[region.id] = region
+    standing, quiet = {}, []
+    for advice_id in sorted(seen.keys() | latest.keys()):
+        metric, mark = _of_one_time(seen.get(advice_id), latest.get(advice_id))
+        if mark is None or mark.is_open:
+            standing[advice_id] = _standing(metric, mark, settings).at(now)
+        elif not devices.isdisjoint(mark.finding.devices):
+            quiet += [each for each in _closed(mark, settings) if _expiry(each) > now]
+    return Restoration(standing, tuple(quiet))
+
+
+def _age(region: Region) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds, str]:
+    """What came later sorts later, in an order of its own where all is the same."""
+    return region.opened, region.end, region.decided or 0, repr(region)
+
+
+def _expiry(record: Record) -> Nanoseconds:
+    return record.advice.expires or 0
+
+
+def _of_one_time(
+    metric: Scraped | None, mark: Region | None
+) -> tuple[Scraped | None, Region | None]:
+    """Both, where they tell of the same opening, and the later one alone otherwise."""
+    if metric is None or mark is None:
+        return metric, mark
+    was_open_later = not mark.is_open and mark.end < metric.seen
+    if was_open_later or mark.opened < metric.opened - _SAME_MOMENT:
+        return metric, None
+    return (None if mark.opened > metric.opened + _SAME_MOMENT else metric), mark
+
+
+def _standing(metric: Scraped | None, mark: Region | None, settings: LedgerSettings) -> Standing:
+    """As the later of the two tells; at least one is there."""
+    opened = metric.opened if metric is not None else 0 if mark is None else mark.opened
+    usual = nanoseconds(settings.snoozed_seconds)
+    if mark is not None and mark.decided is not None:
+        is_snoozed = mark.state is AdviceState.SNOOZED
+        if metric is None or mark.decided > metric.seen or mark.state is metric.state:
+            expires = (mark.expires or mark.decided + usual) if is_snoozed else None
+            return Standing(opened, mark.state, expires, mark.actor, mark.why)
+    if metric is None:
+        return Standing(opened)
+    if metric.state is AdviceState.SNOOZED:
+        why = _FROM_METRICS + _UNTIL
+        return Standing(opened, metric.state, metric.seen + usual, why=why)
+    why = _FROM_METRICS if metric.state is AdviceState.CLAIMED else ""
+    return Standing(opened, metric.state, why=why)
+
+
+def _closed(mark: Region, settings: LedgerSettings) -> list[Record]:
+    """A region that was closed as the ledger had it, where its end says when it may be repeated."""
+    if mark.decided is None and mark.state is AdviceState.DISMISSED:
+        # Written before annotations told of decisions.
+        expires = mark.end + nanoseconds(settings.dismissed_seconds)
+        mark = replace(mark, expires=expires, why=_FROM_ANNOTATION + _UNTIL)
+    if mark.expires is None:
+        return []
+    finding, closed = mark.finding, mark.end
+    advice = Advice(
+        finding,
+        mark.state,
+        mark.opened,
+        updated=closed,
+        expires=mark.expires,
+        closed=closed,
+        actor=mark.actor,
+        why=mark.why,
+    )
+    return [Record(advice, key="", seen=closed, severity=finding.severity, severity_since=closed)]

@@ -1,0 +1,77 @@
+"""The first example of the page on actions does what the page says."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import rightsizer
+from action_node import ActionNode
+from rightsizer.advice.action import ActionVerdict
+from rightsizer.config.loader import load
+from rightsizer.domain.finding import Risk
+from rightsizer.domain.workload import Workload, WorkloadKind
+from rightsizer.runtime.actions.book import ActionOutcome, MemoryActionBook
+from rightsizer.runtime.actions.settings import ActionSettings
+from rightsizer.runtime.actions.stationing import actions_here
+from rightsizer.runtime.settings import Settings
+
+FLAGS: Final = re.MULTILINE | re.DOTALL
+DOCS: Final = Path(__file__).parents[2] / "docs"
+SCENARIO: Final = (
+    Path(rightsizer.__file__).parent / "telemetry/simulated/scenarios/eight-gpu-node.yaml"
+)
+NOTEBOOK: Final = Workload(
+    "kubernetes/notebooks/notebook-ana",
+    WorkloadKind.KUBERNETES,
+    "notebook-ana",
+    namespace="notebooks",
+)
+"""As the simulated node has it."""
+
+
+def _example() -> ActionSettings:
+    """The first block of YAML of the page, as an agent loads it."""
+    block = re.search(r"^```yaml\n(.*?)^```", (DOCS / "actions.md").read_text("utf-8"), FLAGS)
+    assert block is not None
+    (found,) = actions_here(load(Settings, block[1], "actions.md"))
+    return found
+
+
+def _advised() -> tuple[float, Risk]:
+    """How sure and how risky it is to release an idle GPU, as the tutorial shows it."""
+    shown = re.search(
+        r"release; confidence ([\d.]+), risk (\w+)", (DOCS / "tutorial.md").read_text("utf-8")
+    )
+    assert shown is not None
+    return float(shown[1]), Risk(shown[2])
+
+
+def test_the_example_would_release_the_idle_notebook() -> None:
+    """Nothing speaks against it but that it is a dry run; its words can be filled in."""
+    sure, risk = _advised()
+    assert f"namespace: {NOTEBOOK.namespace}\n" in SCENARIO.read_text("utf-8")
+    node = ActionNode(MemoryActionBook(), [NOTEBOOK])
+    desk = node.desk(_example())
+    node.advise(confidence=sure, risk=risk)
+    node.look(desk)
+
+    assert [each.verdict for each in desk.proposals] == [ActionVerdict.DRY_RUN]
+    assert node.outcomes == [ActionOutcome.DRY_RUN]
+
+
+@pytest.mark.parametrize("less", [Risk.LOW, Risk.VERY_LOW])
+def test_without_its_risk_the_example_would_be_refused(less: Risk) -> None:
+    """As the page says of the default."""
+    sure, risk = _advised()
+    node = ActionNode(MemoryActionBook(), [NOTEBOOK])
+    desk = node.desk(replace(_example(), maximum_risk=less))
+    node.advise(confidence=sure, risk=risk)
+    node.look(desk)
+
+    assert [each.verdict for each in desk.proposals] == [ActionVerdict.RISK]
+    assert ActionSettings(name="x", reasons=_example().reasons, command=("true",)).maximum_risk is (
+        Risk.LOW
+    )

@@ -1,0 +1,190 @@
+"""What is made of metrics and annotations in place of a ledger that was lost."""
+
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cases import NOW, finding
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.ledger_settings import LedgerSettings
+from rightsizer.advice.restoration import Restoration, Standing, restored
+from rightsizer.domain.advice import OPEN_STATES, AdviceState
+from rightsizer.domain.advice_trace import Region, Scraped
+from rightsizer.domain.units import Nanoseconds
+
+ID, SECOND, HOUR = "aaaaaaaaaaaa", 10**9, 3600 * 10**9
+DAY = 24 * HOUR
+OURS = frozenset({"GPU-0"})
+SETTINGS = LedgerSettings()
+ACTIVE, CLAIMED = AdviceState.ACTIVE, AdviceState.CLAIMED
+SNOOZED, DISMISSED = AdviceState.SNOOZED, AdviceState.DISMISSED
+
+
+def scraped(
+    state: AdviceState = ACTIVE,
+    seen: Nanoseconds = NOW - HOUR,
+    opened: Nanoseconds = NOW - 9 * DAY,
+    id: str = ID,  # noqa: A002 - the advice's own word.
+) -> Scraped:
+    """What metrics tell."""
+    return Scraped(id, opened, state, seen)
+
+
+def region(  # noqa: PLR0913 - one keyword for each thing that a test varies.
+    state: AdviceState = ACTIVE,
+    *,
+    opened: Nanoseconds = NOW - 9 * DAY,
+    end: Nanoseconds = NOW - 9 * DAY,
+    decided: Nanoseconds | None = None,
+    expires: Nanoseconds | None = None,
+    device: str = "GPU-0",
+    id: str = ID,  # noqa: A002 - the advice's own word.
+) -> Region:
+    """What an annotation tells; by ana where it tells of a decision."""
+    told = replace(finding(), id=id, devices=(device,))
+    actor, why = (None, "") if decided is None else ("ana", "mine")
+    return Region(told, opened, end, state, decided, expires, actor, why)
+
+
+def made(*traces: Scraped | Region) -> Restoration:
+    """Of both kinds, on a node with one GPU."""
+    metrics = [each for each in traces if isinstance(each, Scraped)]
+    regions = [each for each in traces if isinstance(each, Region)]
+    return restored(metrics, regions, OURS, NOW, SETTINGS)
+
+
+def test_metrics_alone_tell_the_state_and_nothing_else() -> None:
+    """And that is said in place of a reason."""
+    standing = made(scraped(CLAIMED)).standing[ID]
+    assert (standing.state, standing.opened, standing.actor) == (CLAIMED, NOW - 9 * DAY, None)
+    assert standing.why == "from metrics, which tell neither who nor why"
+
+
+def test_a_snooze_of_metrics_lasts_as_the_settings_say() -> None:
+    """From when it was seen last; one that is over by that is none."""
+    standing = made(scraped(SNOOZED)).standing[ID]
+    assert standing.expires == NOW - HOUR + 7 * DAY
+    assert standing.why.endswith("; until when is taken from the settings")
+    over = made(scraped(SNOOZED, seen=NOW - 8 * DAY)).standing[ID]
+    assert over == Standing(NOW - 9 * DAY)
+
+
+def test_an_annotation_brings_who_why_and_until_when() -> None:
+    """Where both tell the same state, and where nobody scrapes."""
+    mark = region(SNOOZED, decided=NOW - DAY, expires=NOW + DAY)
+    whole = Standing(NOW - 9 * DAY, SNOOZED, NOW + DAY, "ana", "mine")
+    assert made(scraped(SNOOZED), mark).standing == {ID: whole}
+    assert made(mark).standing == {ID: whole}
+
+
+def test_the_later_of_two_witnesses_is_believed() -> None:
+    """An annotation may lag behind, and a scrape may have been missed."""
+    early, late = (region(CLAIMED, decided=time) for time in (NOW - 2 * HOUR, NOW - SECOND))
+    assert made(scraped(ACTIVE), early).standing == {ID: Standing(NOW - 9 * DAY)}
+    assert made(scraped(ACTIVE), late).standing[ID].state is CLAIMED
+
+
+def test_a_snooze_that_is_over_is_not_restored() -> None:
+    """It asks again, and is not told again."""
+    mark = region(SNOOZED, decided=NOW - DAY, expires=NOW)
+    assert made(mark).standing == {ID: Standing(NOW - 9 * DAY)}
+
+
+def test_a_dismissal_is_restored_until_it_expires() -> None:
+    """Whole, as a piece of advice that is closed."""
+    mark = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + 1)
+    found = made(scraped(seen=NOW - DAY - SECOND), mark)
+    (record,) = found.quiet
+    advice = record.advice
+    assert found.standing == {}
+    assert (advice.state, advice.closed, advice.expires) == (DISMISSED, NOW - DAY, NOW + 1)
+    assert (advice.actor, advice.why, advice.opened) == ("ana", "mine", NOW - 9 * DAY)
+    assert made(replace(mark, expires=NOW)) == Restoration()
+
+
+def test_a_dismissal_of_a_former_program_lasts_as_the_settings_say() -> None:
+    """For its annotation has the end, and no more."""
+    (record,) = made(region(DISMISSED, end=NOW - DAY)).quiet
+    assert record.advice.expires == NOW + 29 * DAY
+    assert record.advice.actor is None
+    assert record.advice.why.startswith("from an annotation, which tells neither who nor why; ")
+    assert made(region(DISMISSED, end=NOW - 30 * DAY)) == Restoration()
+
+
+def test_what_may_be_repeated_at_once_is_not_restored() -> None:
+    """Nor what a policy keeps quiet, which it does without a ledger, nor what is elsewhere."""
+    dismissed = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + DAY)
+    assert made(region(AdviceState.SUCCEEDED, end=NOW - DAY, decided=NOW - DAY)) == Restoration()
+    assert made(region(AdviceState.EXPIRED, end=NOW - DAY)) == Restoration()
+    assert made(replace(dismissed, expires=None)) == Restoration()
+    assert made(replace(dismissed, finding=region(device="GPU-9").finding)) == Restoration()
+
+
+def test_an_earlier_opening_says_nothing_of_a_later_one() -> None:
+    """Whether it was closed, or somebody forgot to."""
+    closed = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + DAY)
+    later = scraped(opened=NOW - HOUR, seen=NOW - SECOND)
+    assert made(later, closed).standing == {ID: Standing(NOW - HOUR)}
+    assert made(later, region(CLAIMED, decided=NOW - DAY)).standing == {ID: Standing(NOW - HOUR)}
+    reopened = region(opened=NOW - HOUR)
+    assert made(reopened, closed).standing == {ID: Standing(NOW - HOUR)}
+    assert made(scraped(), reopened).standing == {ID: Standing(NOW - HOUR)}
+
+
+_TIMES = st.integers(-40 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)
+_IDS = st.sampled_from([ID, "bbbbbbbbbbbb", "cccccccccccc"])
+_SCRAPED = st.lists(
+    st.builds(scraped, st.sampled_from(sorted(OPEN_STATES)), _TIMES, _TIMES, _IDS),
+    unique_by=lambda each: each.id,
+)
+_REGIONS = st.lists(
+    st.builds(
+        region,
+        st.sampled_from(AdviceState),
+        opened=_TIMES,
+        end=_TIMES,
+        decided=st.none() | _TIMES,
+        expires=st.none() | _TIMES,
+        device=st.sampled_from(["GPU-0", "GPU-9"]),
+        id=_IDS,
+    ),
+    max_size=6,
+)
+
+
+@given(_SCRAPED, _REGIONS, st.randoms())
+def test_whatever_is_told_makes_a_ledger(
+    metrics: list[Scraped], regions: list[Region], chance: Random
+) -> None:
+    """Each id once, nothing expired, nothing of elsewhere; the order of the witnesses is none."""
+    found = restored(metrics, regions, OURS, NOW, SETTINGS)
+    quiet = [record.advice for record in found.quiet]
+    ids = [advice.id for advice in quiet]
+    assert len({*ids, *found.standing}) == len(ids) + len(found.standing)
+    assert {*ids, *found.standing} <= {each.id for each in (*metrics, *regions)}
+    for advice in quiet:
+        assert not advice.is_open
+        assert advice.expires is not None
+        assert advice.expires > NOW
+        assert not OURS.isdisjoint(advice.finding.devices)
+    for standing in found.standing.values():
+        assert standing.state in OPEN_STATES
+        assert standing.opened <= NOW
+        assert (standing.expires is not None) == (standing.state is SNOOZED)
+        assert standing.expires is None or standing.expires > NOW
+        assert (standing.actor is None) or standing.why == "mine"
+    chance.shuffle(metrics)
+    chance.shuffle(regions)
+    assert restored(metrics, regions, OURS, NOW, SETTINGS) == found
+
+
+@given(_SCRAPED, _REGIONS)
+def test_a_ledger_takes_over_whatever_is_told(
+    metrics: list[Scraped], regions: list[Region]
+) -> None:
+    """And announces nothing of it, for nothing of it is news."""
+    ledger = Ledger()
+    ledger.remember(restored(metrics, regions, OURS, NOW, SETTINGS))
+    assert ledger.update([], NOW) == []

@@ -1,0 +1,92 @@
+"""`rightsizer actions` tells why nothing is done: that nothing is advised, or nothing it is for."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from action_node import ActionNode, action
+from publish_reports import node_report
+from readings import workload
+from rightsizer.advice.action_settings import ActionMode
+from rightsizer.cli.main import main
+from rightsizer.domain.finding import Reason
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.web import WebServer, WebSettings
+from rightsizer.runtime.actions.book import MemoryActionBook
+from rightsizer.runtime.actions.desk import ActionDesk
+from rightsizer.runtime.actions.routes import ActionRoutes, ActionState
+from rightsizer.runtime.actions.settings import ActionSettings
+from rightsizer.runtime.storage import Storage
+
+Captured = pytest.CaptureFixture[str]
+DRY: ActionSettings = action(mode=ActionMode.DRY_RUN)
+
+
+@contextmanager
+def served(folder: Path, desk: ActionDesk, actions: Sequence[ActionSettings]) -> Iterator[Path]:
+    """What a desk has to tell, at the socket that is returned."""
+    path = folder / "api.sock"
+    state = ActionRoutes(lambda: ActionState(actions=actions, proposals=desk.proposals))
+    server = WebServer(
+        ["127.0.0.1:0"],
+        latest=node_report,
+        exposition=Exposition(node_report),
+        settings=WebSettings(),
+        local_socket=str(path),
+        local_routes=state.routes,
+    )
+    server.start()
+    try:
+        yield path
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("advised", "told"),
+    [
+        ((), "nothing to do: no advice was open when the agent last looked"),
+        (
+            (Reason.HOST_BOUND,),
+            "nothing to do: 1 piece of advice is open, none of a reason and workload named here",
+        ),
+        ((Reason.IDLE_HELD,), "not now on advice-0 by release: its mode is dry_run"),
+    ],
+)
+def test_people_see_why_nothing_is_done(
+    advised: tuple[Reason, ...], told: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """Each in one sentence, below the actions."""
+    node = ActionNode(MemoryActionBook(), [workload("llama")])
+    desk = node.desk(DRY)
+    if advised:
+        node.advise(reasons=advised)
+    node.look(desk)
+    capsys.readouterr()
+    with served(tmp_path, desk, [DRY]) as path:
+        assert main(["actions", "--path.api-socket", str(path)]) == 0
+
+    lines = capsys.readouterr().out
+    assert lines.startswith("release (command, dry_run): IdleHeld\n")
+    assert told in " ".join(lines.split())
+    assert ("nothing to do" in lines) == told.startswith("nothing to do")
+
+
+def test_without_an_agent_only_what_was_done_is_known(tmp_path: Path, capsys: Captured) -> None:
+    """It is said, and not taken for nothing to do."""
+    storage = Storage(str(tmp_path / "history.db"))
+    node = ActionNode(storage.actions, [workload("llama")])
+    node.advise()
+    node.look(node.desk(DRY))
+    storage.close()
+    capsys.readouterr()
+    file = tmp_path / "settings.yaml"
+    file.write_text("actions: [{name: release, reasons: [IdleHeld], command: ['true']}]\n")
+    history = ("--history.path", str(tmp_path / "history.db"))
+
+    assert main(["actions", *history, "--config.file", str(file)]) == 0
+    told = capsys.readouterr().out
+    assert "no agent was asked" in told
+    assert "dry_run" in told.splitlines()[-1]

@@ -1,0 +1,183 @@
+"""What a broker can truly say of the estate's waiting work, and how what it says compares."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from estate.layout import LARGE, SMALL, Layout
+from estate.truth import Metrics
+from estate.waiting import PENDING, QUEUED
+
+__all__ = ["PlantedWait", "WaitScore", "planted_waits", "wait_score"]
+
+_Nodes = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedWait:
+    """A piece of waiting work, where it waits, and what there is for it."""
+
+    what: str
+    key: str
+    """Its workload's, or its partition."""
+    pool: str
+    """Where it waits; empty where nothing tells."""
+    now: _Nodes
+    """GPUs that it could have at once, by node."""
+    after: _Nodes
+    steps: tuple[tuple[str, str, str], ...] = ()
+    """What to do first: the action, to whom, and the node that it is moved to."""
+    left: float = 0.0
+    why: str = ""
+    """Words that are said of the rest."""
+    needs: frozenset[Metrics] = frozenset(Metrics)
+    """What it can be seen from."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitScore:
+    """What became of the truth."""
+
+    found: tuple[PlantedWait, ...]
+    missed: tuple[PlantedWait, ...]
+    wrong: tuple[str, ...]
+    """What was said and is not so."""
+
+
+_MOVED: Final = PlantedWait(
+    "a job of a whole node, once a service is moved",
+    "kubernetes:assembly/assemble",
+    "burst",
+    {},
+    {"burst-1": 4.0},
+    (("move_gpus", "kubernetes:previews/preview", "burst-2"),),
+)
+_FULL: Final = PlantedWait(
+    "a service of a full pool, once another gives back a replica",
+    "kubernetes:production/summarize",
+    "serve",
+    {},
+    {"serve-1": 1.0},
+    (("reduce_replicas", "kubernetes:production/search-rank", ""),),
+    # An exporter does not tell that replicas have nothing to say to each other.
+    needs=frozenset({Metrics.OWN, Metrics.RULES}),
+)
+_ANYWHERE: Final = PlantedWait(
+    "a job of no pool, at once where nobody works",
+    "kubernetes:newcomers/try-out",
+    "",
+    {"spare-1": 1.0},
+    {},
+)
+_HUGE: Final = PlantedWait(
+    "a job that is larger than any node",
+    "kubernetes:moonshots/colossus",
+    "",
+    {},
+    {},
+    left=16.0,
+    why="6 pools have no node of 16 GPUs",
+)
+_QUEUE: Final = PlantedWait(
+    "a Slurm queue of which only the length is known",
+    "train",
+    "train",
+    {},
+    {},
+    left=float(sum(QUEUED["train"].values())),
+    why="6 pools are another scheduler's",
+)
+
+
+def _whole(after: _Nodes, left: float, why: str, *steps: tuple[str, str, str]) -> PlantedWait:
+    """In one estate an idle notebook makes room for it, in the other one is not enough."""
+    what = "a job that wants on one node all that is free in its pool"
+    key = "kubernetes:research/big-finetune"
+    return PlantedWait(what, key, "batch", {}, after, steps, left, why)
+
+
+def _small_jobs(now: _Nodes) -> PlantedWait:
+    what = "jobs of one GPU each, at once where some are free"
+    return PlantedWait(what, "kubernetes:vision/label-images", "batch", now, {})
+
+
+_ALIKE: Final = (_MOVED, _FULL, _ANYWHERE, _HUGE, _QUEUE)
+_WAITS: Final[Mapping[str, tuple[PlantedWait, ...]]] = {
+    SMALL.name: (
+        *_ALIKE,
+        _whole({"batch-2": 2.0}, 0.0, "", ("release", "kubernetes:notebooks/notebook-lab", "")),
+        _small_jobs({"batch-1": 1.0}),
+    ),
+    LARGE.name: (
+        *_ALIKE,
+        _whole({}, 4.0, "no node of batch, burst, serve has 4 GPUs left"),
+        _small_jobs({"batch-1": 1.0, "batch-2": 2.0, "batch-3": 1.0}),
+    ),
+}
+
+
+def planted_waits(layout: Layout, metrics: Metrics) -> tuple[PlantedWait, ...]:
+    """What can be seen of it in an estate."""
+    return tuple(each for each in _WAITS[layout.name] if metrics in each.needs)
+
+
+def wait_score(layout: Layout, metrics: Metrics, form: Mapping[str, Any]) -> WaitScore:
+    """Compare `waiting_work` in the JSON of `rightsizer fleet` with the truth.
+
+    Each step that advice says must be among the findings of the same answer.
+    """
+    told = {each["key"]: each for each in form["waiting_work"]}
+    planted, asked = planted_waits(layout, metrics), _asked(layout)
+    advised = {(each["id"], each["key"]): each["action"] for each in form["findings"]}
+    found = tuple(
+        each
+        for each in planted
+        if each.key in told and _is_so(each, told[each.key], asked[each.key], advised)
+    )
+    unseen = {each.key for each in _WAITS[layout.name]} - {each.key for each in planted}
+    right = {each.key for each in found}
+    wrong = tuple(str(each) for key, each in told.items() if key not in right | unseen)
+    return WaitScore(found, tuple(each for each in planted if each not in found), wrong)
+
+
+def _asked(layout: Layout) -> Mapping[str, tuple[float, float | None]]:
+    """By key, the GPUs that were asked for, and how long ago."""
+    pending = {
+        each.key: (float(each.pods * each.gpus_each), 60.0 * each.minutes)
+        for each in PENDING[layout.name]
+    }
+    queued = {name: (float(sum(users.values())), None) for name, users in QUEUED.items()}
+    return {**pending, **queued}
+
+
+def _is_so(
+    planted: PlantedWait,
+    told: Mapping[str, Any],
+    asked: tuple[float, float | None],
+    advised: Mapping[tuple[str, str], str],
+) -> bool:
+    steps = [step for offer in told["offers"] for step in offer["steps"]]
+    return (
+        told["pool"] == planted.pool
+        and (told["gpus"], told["waiting_seconds"]) == asked
+        and _nodes(told["offers"], is_now=True) == planted.now
+        and _nodes(told["offers"], is_now=False) == planted.after
+        and planted.steps
+        == tuple((each["action"], *each["workloads"], each["target"] or "") for each in steps)
+        and all(
+            each["advice"] is None
+            or advised.get((each["advice"], each["workloads"][0])) == each["action"]
+            for each in steps
+        )
+        and told["left_gpus"] == planted.left
+        and (planted.why in told["why_left"] if planted.why else told["why_left"] is None)
+    )
+
+
+def _nodes(offers: Iterable[Mapping[str, Any]], *, is_now: bool) -> dict[str, float]:
+    return {
+        node: gpus
+        for each in offers
+        if each["is_now"] is is_now
+        for node, gpus in each["nodes"].items()
+    }

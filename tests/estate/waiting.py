@@ -1,0 +1,53 @@
+"""Work that waits for GPUs of the estate, as it was handed in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from estate.layout import LARGE, SMALL, Owner
+
+__all__ = ["PENDING", "QUEUED", "Pending"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Pods of one owner that no node has taken."""
+
+    name: str
+    namespace: str
+    pods: int
+    gpus_each: int
+    minutes: int
+    """How long they have waited."""
+    owner: Owner = Owner.JOB
+    pool: str = ""
+    """What their node selector says; empty where they have none."""
+
+    @property
+    def key(self) -> str:
+        """The workload's key."""
+        return f"kubernetes:{self.namespace}/{self.name}"
+
+
+_ALIKE: Final = (
+    Pending("assemble", "assembly", 1, 4, 60 * 60, pool="burst"),
+    Pending("summarize", "production", 1, 1, 20, Owner.DEPLOYMENT),
+    Pending("try-out", "newcomers", 1, 1, 10),
+    Pending("colossus", "moonshots", 1, 16, 5),
+)
+
+PENDING: Final[Mapping[str, tuple[Pending, ...]]] = {
+    SMALL.name: (
+        *_ALIKE,
+        Pending("big-finetune", "research", 1, 2, 48 * 60),
+        Pending("label-images", "vision", 1, 1, 30),
+    ),
+    LARGE.name: (
+        *_ALIKE,
+        Pending("big-finetune", "research", 1, 4, 48 * 60),
+        Pending("label-images", "vision", 4, 1, 30),
+    ),
+}
+"""By the estate's name; `big-finetune` wants all that is free in its pool, on one node."""
+QUEUED: Final[Mapping[str, Mapping[str, int]]] = {"train": {"ada": 1, "lin": 2}}
+"""By partition and user, jobs that wait: Slurm's exporters tell no more of them."""

@@ -1,0 +1,87 @@
+"""Waiting work that nothing could serve: whose pools are, what they lack, and how that is said."""
+
+from dataclasses import replace
+
+import pytest
+
+from estate_views import pool, steady, view, work
+from readings import GIBIBYTE
+from rightsizer.domain.workload import WorkloadClass, WorkloadKind
+from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.pools.brokerage import broker
+from rightsizer.fleet.view import PoolView
+
+
+def a_pool(name: str, free: int, gibibytes: float = 80) -> PoolView:
+    """Two nodes of eight GPUs, of which some are free on the first."""
+    found = pool(name, steady(1.0), nodes=2, free={f"{name}-0": free})
+    devices = tuple(
+        replace(each, device=replace(each.device, memory_total_bytes=gibibytes * GIBIBYTE))
+        for each in found.devices
+    )
+    return replace(found, devices=devices)
+
+
+def test_a_pool_without_work_is_its_scheduler_s_too() -> None:
+    """Nodes that Kubernetes tells of are not for a Slurm queue, though nobody is there yet."""
+    empty = a_pool("empty", 4)
+    devices = tuple(replace(each, scheduler=WorkloadKind.KUBERNETES) for each in empty.devices)
+    waiting = [Waiting("jobs", "jobs", 4.0, 9.0, 1.0), Waiting("w", "", 1.0, 1.0, 1.0, "web")]
+    queue, pod = broker(view([replace(empty, devices=devices)], waiting=waiting), [])
+
+    assert (queue.now_gpus, queue.why_left) == (0.0, "1 pool is another scheduler's.")
+    assert pod.now_gpus == 1.0
+
+
+@pytest.mark.parametrize(
+    ("waiting", "why"),
+    [
+        (Waiting("w", "own", 1.0, gpus_each=1.0), ""),
+        (
+            Waiting("w", "own", 8.0, gpus_each=4.0),
+            (
+                "no node of own has 4 GPUs left, free or after any advice or move; "
+                "2 pools have not the 80 GiB a GPU that it needs; 1 pool is another scheduler's."
+            ),
+        ),
+        (
+            Waiting("w", "own", 4.0),
+            (
+                "no node of own has 4 GPUs left, free or after any advice or move; "
+                "2 pools have not the 80 GiB a GPU that it needs; 1 pool is another scheduler's."
+            ),
+        ),
+        (
+            Waiting("w", "", 16.0, gpus_each=16.0, namespace="web"),
+            "3 pools have no node of 16 GPUs; 1 pool is another scheduler's.",
+        ),
+        (
+            Waiting("w", "", 9.0, gpus_each=1 / 7, namespace="web"),
+            (
+                "no node of s, t, own has 0.1429 GPUs left, free or after any advice or move; "
+                "1 pool is another scheduler's."
+            ),
+        ),
+    ],
+    ids=["served", "full", "of unknown parts", "too large", "of small parts"],
+)
+def test_what_nothing_could_give_has_its_reasons(waiting: Waiting, why: str) -> None:
+    """Of each pool the first: whose it is, what its GPUs and nodes are, or that it is full."""
+    own = a_pool("own", 3)
+    small = [a_pool(name, 1, 24) for name in "st"]
+    jobs = a_pool("jobs", 8)
+    workloads = [
+        work("api", "own", {"own-1": 8}),
+        work("job", "jobs", {"jobs-1": 8}, WorkloadClass.BATCH, kind=WorkloadKind.SLURM),
+    ]
+    (found,) = broker(view([own, *small, jobs], workloads, [waiting]), [])
+
+    assert found.why_left == why
+    assert bool(found.left_gpus) is bool(why)
+
+
+def test_without_a_pool_there_is_nothing_to_say() -> None:
+    """An estate whose GPUs have all gone."""
+    (found,) = broker(view([], waiting=[Waiting("w", "", 1.0)]), [])
+
+    assert found.why_left == "No pool is known."

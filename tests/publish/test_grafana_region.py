@@ -1,0 +1,107 @@
+"""What is read back of an annotation is what was written, by this program or a former one."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advice_events import NOW, SECOND, event
+from rightsizer.domain.advice import AdviceEventKind, AdviceState
+from rightsizer.domain.finding import Action, FindingKind, Reason, Risk, Severity
+from rightsizer.publish.grafana.note import milliseconds, note_of
+from rightsizer.publish.grafana.region import region_of
+
+OPENED, CLOSED, DECIDED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED
+DAY = 86400 * SECOND
+
+
+def annotation(
+    kind: AdviceEventKind, state: AdviceState, *, knows_data: bool = True, **facts: Any
+) -> dict[str, Any]:
+    """As Grafana gives it back."""
+    told = event(kind, opened=NOW - DAY, state=state)
+    note = note_of(replace(told, advice=replace(told.advice, **facts)))
+    return {
+        "id": 7,
+        "time": milliseconds(note.start),
+        "timeEnd": milliseconds(note.end),
+        "tags": list(note.tags),
+        "text": note.text,
+        "data": dict(note.data) if note.data is not None and knows_data else {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "expires"),
+    [
+        (DECIDED, AdviceState.CLAIMED, None),
+        (DECIDED, AdviceState.SNOOZED, NOW + DAY),
+        (DECIDED, AdviceState.ACTIVE, None),
+        (CLOSED, AdviceState.DISMISSED, NOW + DAY),
+        (CLOSED, AdviceState.FAILED, NOW + DAY),
+    ],
+)
+def test_a_decision_is_read_back(
+    kind: AdviceEventKind, state: AdviceState, expires: int | None
+) -> None:
+    """With who, why, when and until when."""
+    found = region_of(annotation(kind, state, actor="ana", why="a\nb: c", expires=expires))
+    assert found is not None
+    assert (found.state, found.decided, found.expires) == (state, NOW, expires)
+    assert (found.actor, found.why, found.finding.rule) == ("ana", "a\nb: c", "held_idle")
+    assert (found.opened, found.is_open) == (NOW - DAY, kind is DECIDED)
+
+
+def test_the_finding_is_read_back_as_far_as_it_is_told() -> None:
+    """From tags and text, whoever wrote them."""
+    told = region_of(annotation(CLOSED, AdviceState.DISMISSED, knows_data=False))
+    assert told is not None
+    found = told.finding
+    assert (found.id, found.workload, found.devices) == ("a1b2c3", "team-a/notebook", ("GPU-0",))
+    assert (found.finding, found.reasons) == (FindingKind.IDLE, (Reason.IDLE_HELD,))
+    assert (found.action, found.severity) == (Action.SCALE_TO_ZERO, Severity.LOW)
+    assert (found.confidence, found.risk) == (0.87, Risk.LOW)
+    assert found.summary == "GPU-0 has been held idle for 6 h."
+
+
+def test_a_former_program_told_the_state_and_the_end() -> None:
+    """In its words; of what is open it told nothing."""
+    closed = region_of(annotation(CLOSED, AdviceState.DISMISSED, knows_data=False))
+    opened = region_of(annotation(OPENED, AdviceState.ACTIVE))
+    assert closed is not None
+    assert opened is not None
+    assert (closed.state, closed.end, closed.decided) == (AdviceState.DISMISSED, NOW, None)
+    assert (opened.state, opened.decided, opened.opened) == (AdviceState.ACTIVE, None, NOW - DAY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"time": 0},
+        {"time": True},
+        {"timeEnd": 10**30},
+        {"timeEnd": "soon"},
+        {"tags": None},
+        {"tags": ["rightsizer", "event:opened"]},
+        {"tags": ["rightsizer", "advice:x", "event:opened", "finding:unheard"]},
+        {"text": None, "tags": [1]},
+        {"data": {"state": "unheard"}},
+        {"data": {"state": "claimed"}},
+        {"data": {"state": "snoozed", "decided": 1.5}},
+        {"data": {"state": "snoozed", "decided": 1, "expires": "soon"}},
+        {"data": "text"},
+    ],
+)
+def test_what_is_none_of_ours_is_passed_over(change: dict[str, Any]) -> None:
+    """Whoever may write annotations may write anything."""
+    assert region_of(annotation(DECIDED, AdviceState.CLAIMED) | change) is None
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
+def test_nonsense_is_no_region(item: Any) -> None:
+    """And no fault."""
+    assert region_of(item) is None
+    region_of(annotation(DECIDED, AdviceState.CLAIMED) | {"data": item})
+    region_of(annotation(DECIDED, AdviceState.CLAIMED) | {"tags": item})
