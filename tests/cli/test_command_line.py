@@ -227,11 +227,15 @@ def test_an_address_that_nobody_can_listen_at_is_a_fault_with_its_place(
 
 
 def test_a_configuration_file_that_is_not_there_is_named(capsys: Captured) -> None:
-    """With what to do about it."""
+    """With what to do about it, whether a flag names it or the command's only argument."""
     assert main(["check-config", "nowhere.yaml"]) == 78
     (line,) = faults_of(capsys)
+    assert main(["replay", "log.csv", "--config.file", "nowhere.yaml"]) == 78
+    (other,) = faults_of(capsys)
 
-    assert line.startswith("rightsizer: nowhere.yaml: there is no such file; mend the path")
+    assert line.startswith("rightsizer: nowhere.yaml: there is no such file; name the file to")
+    assert "the flag" not in line
+    assert other.endswith("mend the path, or leave the flag out to run with the defaults")
 
 
 @pytest.mark.parametrize(

@@ -113,12 +113,12 @@ def test_a_variable_that_is_no_setting_hides_no_other_fault() -> None:
     )
     assert [line.partition(": ")[0] for line in found] == [
         "RIGHTSIZER_JOB__INTERVALL",
-        "RIGHTSIZER_POLICIES:1:3",
+        "RIGHTSIZER_POLICIES:2:1",
         "RIGHTSIZER_LISTEN",
         "sample.yaml:1:8",
         "sample.yaml:1:18",
-        "sample.yaml:1:39",
-        "sample.yaml:1:52",
+        "sample.yaml:1:38",
+        "sample.yaml:1:51",
     ]
 
 
@@ -128,7 +128,7 @@ def test_a_file_that_is_not_yaml_hides_no_fault_of_a_variable() -> None:
     assert [line.partition(": ")[0] for line in found] == [
         "RIGHTSIZER_JBO__INTERVAL",
         "RIGHTSIZER_STORE__COLOR",
-        "sample.yaml:1:8",
+        "sample.yaml:2:1",
     ]
 
 

@@ -76,6 +76,21 @@ def test_every_packaged_scenario_loads(name: str) -> None:
     assert scenario.tasks
 
 
+def test_the_shared_node_has_free_gpus_at_any_hour() -> None:
+    """What is tried on it without a GPU works whenever it is tried."""
+    scenario = load_scenario("shared-node", built_in())
+    held = {(spot.gpu, spot.instance) for task in scenario.tasks for spot in task.spots}
+    whole = [slot.index for slot in scenario.slots if slot.is_ever_whole]
+    divided = [slot for slot in scenario.slots if not slot.is_ever_whole]
+
+    assert [gpu for gpu in whole if (gpu, None) not in held] == [3, 4, 5, 6]
+    assert [slot.index for slot in divided] == [7]
+    parts = range(len(divided[0].profiles))
+    assert [number for number in parts if (7, number) not in held] == [1, 3]
+    assert {task.stop_seconds - task.start_seconds for task in scenario.tasks} == {86400.0}
+    assert scenario.faults == ()
+
+
 def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
     """Boards, places, hours, memory, load and phases arrive as they are written."""
     scenario = load(tmp_path, WHOLE)
