@@ -73,7 +73,7 @@ def test_what_actions_name_is_looked_at_before_the_start(tmp_path: Path) -> None
     assert "actions[0].command: there is no program 'no-such-program'" in found
     assert "actions[1].name: another action is called 'release'" in found
     assert "actions[1].webhook.token_file: " in found
-    assert "acting.audit_file: " in found
+    assert f"acting.audit_file: there is no folder {tmp_path / 'gone'}; make it" in found
 
 
 def test_an_action_is_for_the_pools_that_it_names() -> None:

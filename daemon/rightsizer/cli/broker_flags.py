@@ -16,7 +16,7 @@ __all__ = ["add_agent_flags", "add_request_flags", "client_of", "words_of"]
 
 def add_request_flags(parser: argparse.ArgumentParser) -> None:
     """What is wanted, in the words of `rightsizer place`."""
-    parser.add_argument("--gpus", default="1", metavar="N", help="how many (default: 1)")
+    parser.add_argument("--gpus", default="1", metavar="N", help="how many")
     parser.add_argument(
         "--memory",
         default="",
@@ -33,7 +33,7 @@ def add_request_flags(parser: argparse.ArgumentParser) -> None:
         "--interconnect",
         choices=tuple(map(str, Interconnect)),
         default=str(Interconnect.ANY),
-        help="'nvlink': only GPUs that NVLink joins each to each (default: any)",
+        help="'nvlink': only GPUs that NVLink joins each to each",
     )
     parser.add_argument(
         "--mig",

@@ -52,7 +52,7 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
         return "\n\n".join(filled)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default is None or isinstance(action.default, bool):
+        if isinstance(action.default, bool) or action.default in (None, "", ()):
             return action.help
         return super()._get_help_string(action)
 

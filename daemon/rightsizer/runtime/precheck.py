@@ -173,8 +173,13 @@ def _sole_name(index: int, settings: Settings) -> None:
 
 
 def _appended_to(file: Path) -> None:
+    if not file.parent.is_dir():
+        raise ValueError(f"there is no folder {file.parent}; make it, or name another file")
     if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise ValueError(f"{file} may not be written by user {os.geteuid()}; {_MEND}")
+        raise ValueError(
+            f"{file} may not be written by user {os.geteuid()}; name another, or let the agent's "
+            "user write it"
+        )
 
 
 def _prices(settings: Settings) -> None:
