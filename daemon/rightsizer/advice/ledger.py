@@ -12,7 +12,7 @@ from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger_settings import LedgerSettings
 from rightsizer.advice.measurement import Measured
 from rightsizer.advice.record import Record
-from rightsizer.advice.restoration import Restoration, Standing
+from rightsizer.advice.restoration import AdviceStanding, Restoration
 from rightsizer.advice.track_record import Tally, TrackRecord
 from rightsizer.advice.trial import Trials
 from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
@@ -44,7 +44,7 @@ class Ledger:
         self._records = {record.advice.id: record for record in records}
         self.track_record = TrackRecord(tallies, self._settings.track_record)
         self._trials = Trials(self._settings, self.track_record)
-        self._before: Mapping[str, Standing] = {}
+        self._before: Mapping[str, AdviceStanding] = {}
 
     @property
     def records(self) -> tuple[Record, ...]:

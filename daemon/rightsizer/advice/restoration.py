@@ -12,7 +12,7 @@ from rightsizer.domain.advice_trace import Region, Scraped
 from rightsizer.domain.finding import Finding
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 
-__all__ = ["Restoration", "Standing", "restored"]
+__all__ = ["AdviceStanding", "Restoration", "restored"]
 
 _SAME_MOMENT: Final[Nanoseconds] = 2_000_000
 """Annotations know milliseconds."""
@@ -22,7 +22,7 @@ _UNTIL: Final = "; until when is taken from the settings"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AdviceStanding:
     """How advice stood that was open; the rule that gives it again brings the finding."""
 
     opened: Nanoseconds
@@ -31,10 +31,10 @@ class Standing:
     actor: str | None = None
     why: str = ""
 
-    def at(self, now: Nanoseconds) -> "Standing":
+    def at(self, now: Nanoseconds) -> "AdviceStanding":
         """The same, awake where its snooze is over by now."""
         is_over = self.expires is not None and self.expires <= now
-        return Standing(self.opened) if is_over else self
+        return AdviceStanding(self.opened) if is_over else self
 
     def taken_up(self, finding: Finding, now: Nanoseconds) -> Advice:
         """The advice as it goes on."""
@@ -54,7 +54,7 @@ class Standing:
 class Restoration:
     """What there is to take over."""
 
-    standing: Mapping[str, Standing] = field(default_factory=dict)
+    standing: Mapping[str, AdviceStanding] = field(default_factory=dict)
     """Of advice that was open, by its id."""
     quiet: tuple[Record, ...] = ()
     """Advice that was closed, and is not to be repeated for a while."""
@@ -112,7 +112,9 @@ def _of_one_time(
     return (None if mark.opened > metric.opened + _SAME_MOMENT else metric), mark
 
 
-def _standing(metric: Scraped | None, mark: Region | None, settings: LedgerSettings) -> Standing:
+def _standing(
+    metric: Scraped | None, mark: Region | None, settings: LedgerSettings
+) -> AdviceStanding:
     """As the later of the two tells; at least one is there."""
     opened = metric.opened if metric is not None else 0 if mark is None else mark.opened
     usual = nanoseconds(settings.snoozed_seconds)
@@ -120,14 +122,14 @@ def _standing(metric: Scraped | None, mark: Region | None, settings: LedgerSetti
         is_snoozed = mark.state is AdviceState.SNOOZED
         if metric is None or mark.decided > metric.seen or mark.state is metric.state:
             expires = (mark.expires or mark.decided + usual) if is_snoozed else None
-            return Standing(opened, mark.state, expires, mark.actor, mark.why)
+            return AdviceStanding(opened, mark.state, expires, mark.actor, mark.why)
     if metric is None:
-        return Standing(opened)
+        return AdviceStanding(opened)
     if metric.state is AdviceState.SNOOZED:
         why = _FROM_METRICS + _UNTIL
-        return Standing(opened, metric.state, metric.seen + usual, why=why)
+        return AdviceStanding(opened, metric.state, metric.seen + usual, why=why)
     why = _FROM_METRICS if metric.state is AdviceState.CLAIMED else ""
-    return Standing(opened, metric.state, why=why)
+    return AdviceStanding(opened, metric.state, why=why)
 
 
 def _closed(mark: Region, settings: LedgerSettings) -> list[Record]:
