@@ -1,11 +1,11 @@
 """Whether an agent has to do with profiles as they land; most have not, and load nothing for it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from rightsizer.domain.profile import Profile
 from rightsizer.edge.clock import Clock
-from rightsizer.profiles.reader import ReadLimits
 from rightsizer.publish.web.routes import Route
 from rightsizer.runtime.capture.book import CaptureBook
 from rightsizer.runtime.capture.routes import CaptureRoutes, CaptureState
@@ -16,6 +16,8 @@ from rightsizer.runtime.profile_settings import ProfileSettings
 from rightsizer.telemetry.controls import Controls
 
 if TYPE_CHECKING:
+    from rightsizer.domain.profile import Profile
+    from rightsizer.profiles.reader import ReadLimits
     from rightsizer.runtime.capture.station import Station
 
 __all__ = ["Capturing", "Taker"]
