@@ -9,9 +9,9 @@ from broker_node import World
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.placement.broker import Broker
 from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.choice import PlacementSettings
 from rightsizer.placement.kin import Kin
 from rightsizer.placement.lease_record import Sighting
+from rightsizer.placement.settings import PlacementSettings
 from rightsizer.placement.standing import Look
 from rightsizer.publish.freshness import FreshnessSettings
 from rightsizer.publish.metrics import Exposition

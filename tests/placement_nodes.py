@@ -8,9 +8,10 @@ from typing import Any, Final
 from rightsizer.domain.device import Device, MigInstance
 from rightsizer.domain.state import State
 from rightsizer.domain.topology import GpuLink, LinkKind, Placement, Topology
-from rightsizer.placement.choice import Choice, PlacementSettings, Refusal, choose
+from rightsizer.placement.choice import Choice, Refusal, choose
 from rightsizer.placement.request import Request
 from rightsizer.placement.seat import Holder, Seat
+from rightsizer.placement.settings import PlacementSettings
 
 __all__ = [
     "GIBIBYTE",

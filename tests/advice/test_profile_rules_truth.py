@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rightsizer.domain.finding import Action, Finding
+from rightsizer.profiles.formats import read_all
 from rightsizer.profiles.reader import ReadLimits
-from rightsizer.runtime.profile_answer import profiled_workloads
+from rightsizer.runtime.profiled_workload import judged_workloads
 
 QUIET = (
     "nsys/flameox_2025.5.2.sqlite",
@@ -41,7 +42,7 @@ def _folder() -> Path:
 
 @cache
 def _findings(path: Path) -> Mapping[str, Finding]:
-    (workload,) = profiled_workloads([path], ReadLimits())
+    (workload,) = judged_workloads(read_all([path], ReadLimits()))
     return {each.rule.removeprefix("profile_"): each for each in workload.findings}
 
 

@@ -18,9 +18,9 @@ from rightsizer.placement.broker_event import EventKind
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import BrokerState
 from rightsizer.placement.broker_step import Step
-from rightsizer.placement.choice import PlacementSettings
 from rightsizer.placement.lease import Ticket
 from rightsizer.placement.lease_record import Sighting
+from rightsizer.placement.settings import PlacementSettings
 from rightsizer.placement.standing import Look
 from rightsizer.runtime.broker.store import BrokerStore, must_save
 

@@ -12,10 +12,10 @@ from rightsizer.placement.broker_event import EventKind
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import BrokerState
 from rightsizer.placement.broker_step import Step
-from rightsizer.placement.choice import PlacementSettings
 from rightsizer.placement.lease import EndReason, Reservation, Ticket
 from rightsizer.placement.lease_record import FoundLease, Sighting
 from rightsizer.placement.request import Request
+from rightsizer.placement.settings import PlacementSettings
 
 SETTINGS = BrokerSettings(maximum_reservations_per_user=2)
 BROKER = Broker(SETTINGS, PlacementSettings())

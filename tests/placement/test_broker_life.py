@@ -16,10 +16,10 @@ from rightsizer.placement.broker_event import EventKind
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import BrokerState
 from rightsizer.placement.broker_step import Step
-from rightsizer.placement.choice import PlacementSettings
 from rightsizer.placement.lease import EndReason, Reservation, Ticket
 from rightsizer.placement.lease_record import Sighting
 from rightsizer.placement.request import Request
+from rightsizer.placement.settings import PlacementSettings
 from rightsizer.placement.standing import Look
 from rightsizer.runtime.broker.form import booking_from, record_from, text_of, ticket_from
 

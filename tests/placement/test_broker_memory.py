@@ -10,7 +10,7 @@ from readings import GIBIBYTE, MINUTE
 from rightsizer.placement.broker import Broker
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.choice import PlacementSettings
+from rightsizer.placement.settings import PlacementSettings
 
 SETTINGS = PlacementSettings()
 BROKER = Broker(BrokerSettings(settling_seconds=0.0), SETTINGS)

@@ -26,12 +26,13 @@ from placement_nodes import (
 from rightsizer.domain.device import Device
 from rightsizer.domain.state import Condition, State
 from rightsizer.domain.topology import GpuLink, LinkKind, Placement, Topology
-from rightsizer.placement.choice import Choice, PlacementSettings, Refusal, choose
+from rightsizer.placement.choice import Choice, Refusal, choose
 from rightsizer.placement.free import judge_seat
 from rightsizer.placement.request import Interconnect, Request
 from rightsizer.placement.scoring import Table, score_set, table_of
-from rightsizer.placement.search import SearchSettings, best_sets
+from rightsizer.placement.search import best_sets
 from rightsizer.placement.seat import Holder, Seat
+from rightsizer.placement.settings import PlacementSettings, SearchSettings
 
 _SETTINGS = PlacementSettings()
 _NVLINK = Interconnect.NVLINK

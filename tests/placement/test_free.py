@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from placement_nodes import GIBIBYTE, hgx, mig_node
 from rightsizer.domain.state import Condition, Resource, State
-from rightsizer.placement.free import FreeSettings, judge_seat, set_aside_bytes
+from rightsizer.placement.free import judge_seat, set_aside_bytes
 from rightsizer.placement.lease import Client, Lease
 from rightsizer.placement.request import Request
 from rightsizer.placement.seat import Holder, Seat
+from rightsizer.placement.settings import FreeSettings
 from rightsizer.placement.verdict import Obstacle, Verdict
 
 _SETTINGS: Final = FreeSettings()

@@ -12,11 +12,11 @@ from broker_node import Running, World, hgx, ticket
 from readings import GIBIBYTE, HOUR, SECOND
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import Booking
-from rightsizer.placement.choice import PlacementSettings
 from rightsizer.placement.lease import Reservation, Ticket
 from rightsizer.placement.lease_record import LeaseRecord
 from rightsizer.placement.queue import Served, record_of, serve_queue
 from rightsizer.placement.request import Request
+from rightsizer.placement.settings import PlacementSettings
 from rightsizer.placement.standing import Standing
 
 SETTINGS = BrokerSettings()

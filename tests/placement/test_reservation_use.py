@@ -12,9 +12,9 @@ from rightsizer.domain.device import MigInstance
 from rightsizer.placement.broker import Broker
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.choice import PlacementSettings
 from rightsizer.placement.lease import Reservation
 from rightsizer.placement.request import Request
+from rightsizer.placement.settings import PlacementSettings
 from rightsizer.placement.standing import Look
 
 SETTINGS = BrokerSettings(maximum_reservations_per_user=2)

@@ -11,10 +11,10 @@ from rightsizer.placement.broker_event import EventKind
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import BrokerState
 from rightsizer.placement.broker_step import Step
-from rightsizer.placement.choice import PlacementSettings
 from rightsizer.placement.lease import Reservation, Ticket
 from rightsizer.placement.lease_record import Sighting
 from rightsizer.placement.request import Request
+from rightsizer.placement.settings import PlacementSettings
 
 BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), PlacementSettings())
 START = BrokerState("boot")

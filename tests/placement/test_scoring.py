@@ -9,12 +9,13 @@ import pytest
 
 from placement_nodes import hgx
 from rightsizer.domain.topology import GpuLink, LinkKind
-from rightsizer.placement.free import FreeSettings, judge_seat
+from rightsizer.placement.free import judge_seat
 from rightsizer.placement.link_scores import LinkScores, link_score, pcie_score
 from rightsizer.placement.reasons import why_worse
 from rightsizer.placement.request import Request
-from rightsizer.placement.scoring import PlacementScore, ScoringSettings, score_set, table_of
+from rightsizer.placement.scoring import PlacementScore, score_set, table_of
 from rightsizer.placement.sets import pair_score
+from rightsizer.placement.settings import FreeSettings, ScoringSettings
 from rightsizer.placement.verdict import Obstacle
 
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "placement.md"

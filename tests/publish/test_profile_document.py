@@ -13,11 +13,12 @@ import pytest
 from profile_stories import launch_bound_trace, loader_bound_trace
 from profiles_built import copies, device, kernel, profile, step, time_use
 from rightsizer.domain.profile import BenchmarkResult
+from rightsizer.profiles.formats import read_all
 from rightsizer.profiles.reader import ReadLimits
 from rightsizer.publish.report.profile_document import profile_document
 from rightsizer.publish.report.profile_figures import gain_text, idle_parts, size_text, time_text
-from rightsizer.runtime.profile_answer import ProfiledWorkload, profiled_workloads
 from rightsizer.runtime.profile_forms import answer_form
+from rightsizer.runtime.profiled_workload import ProfiledWorkload, judged_workloads
 
 GoldenFile = Callable[[str | Path, str], None]
 HOSTILE: Final = "<script>alert('x')</script>"
@@ -45,15 +46,15 @@ def _page(*found: ProfiledWorkload) -> str:
 def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
     """Two workloads, the second against an earlier profile."""
     limits = ReadLimits()
-    after = profiled_workloads([launch_bound_trace(tmp_path)], limits)
-    before = profiled_workloads([loader_bound_trace(tmp_path)], limits)
+    after = judged_workloads(read_all([launch_bound_trace(tmp_path)], limits))
+    before = judged_workloads(read_all([loader_bound_trace(tmp_path)], limits))
 
     golden("profile.html", profile_document(answer_form(after, before)))
 
 
 def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     """No script, no link out, no picture from a host; every drawing says what it shows."""
-    page = _page(*profiled_workloads([loader_bound_trace(tmp_path)], ReadLimits()))
+    page = _page(*judged_workloads(read_all([loader_bound_trace(tmp_path)], ReadLimits())))
     tags = Tags(page)
 
     assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in tags.seen}

@@ -29,7 +29,7 @@ from rightsizer.runtime.broker.paths import closed_routes
 from rightsizer.runtime.capture.routes import CaptureRoutes, CaptureState
 from rightsizer.runtime.control import ControlRoutes
 from rightsizer.runtime.fleet.routes import FleetRoutes
-from rightsizer.runtime.placing import PlaceRoutes
+from rightsizer.runtime.place_route import PlaceRoutes
 from rightsizer.runtime.profile_route import ProfileRoute
 from rightsizer.runtime.settings import RuleTree, Settings
 from rightsizer.telemetry.controls import Controls

@@ -16,11 +16,11 @@ from rightsizer.edge.database import Database
 from rightsizer.placement.broker import Broker
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.choice import PlacementSettings
 from rightsizer.placement.kin import Kin
 from rightsizer.placement.lease import Reservation
 from rightsizer.placement.lease_record import Sighting
 from rightsizer.placement.request import Request
+from rightsizer.placement.settings import PlacementSettings
 from rightsizer.runtime.broker.store import (
     BROKER_FILE,
     BrokerStore,

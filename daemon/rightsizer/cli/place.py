@@ -18,7 +18,7 @@ from rightsizer.edge.clock import SystemClock
 from rightsizer.edge.local import LocalClient
 from rightsizer.runtime.place_look import place_by_look
 from rightsizer.runtime.place_request import request_of
-from rightsizer.runtime.placing import PLACE_PATH
+from rightsizer.runtime.place_route import PLACE_PATH
 from rightsizer.runtime.settings import PathSettings, Settings
 
 __all__ = ["COMMAND"]

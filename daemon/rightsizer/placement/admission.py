@@ -5,9 +5,10 @@ from typing import Final
 from rightsizer.domain.units import format_duration, nanoseconds, seconds
 from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.choice import PlacementSettings, Refusal, choose
+from rightsizer.placement.choice import Refusal, choose
 from rightsizer.placement.lease import Client, Reservation, Ticket
 from rightsizer.placement.request import Request
+from rightsizer.placement.settings import PlacementSettings
 from rightsizer.placement.standing import Look
 
 __all__ = ["impossible", "refused_end", "refused_reservation", "refused_ticket"]

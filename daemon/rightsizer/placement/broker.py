@@ -35,11 +35,11 @@ from rightsizer.placement.broker_step import (
     without_lease,
     without_ticket,
 )
-from rightsizer.placement.choice import PlacementSettings
 from rightsizer.placement.fair_share import ranked
 from rightsizer.placement.lease import Client, EndReason, Reservation, Ticket
 from rightsizer.placement.lease_record import LeaseRecord, Sighting
 from rightsizer.placement.queue import serve_queue
+from rightsizer.placement.settings import PlacementSettings
 from rightsizer.placement.standing import Look, Standing
 from rightsizer.placement.watching import ended, is_dead, told
 

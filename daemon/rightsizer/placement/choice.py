@@ -1,41 +1,26 @@
 """Which seats to give to a request now, and why those."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
 from rightsizer.domain.state import State
 from rightsizer.domain.topology import Topology
-from rightsizer.placement.free import FreeSettings, judge_seat
+from rightsizer.placement.free import judge_seat
 from rightsizer.placement.lease import Lease
 from rightsizer.placement.reasons import reasons_for, reasons_for_none, why_worse
 from rightsizer.placement.request import Interconnect, Request
-from rightsizer.placement.scoring import (
-    PlacementScore,
-    ScoringSettings,
-    Table,
-    score_set,
-    seat_order,
-    table_of,
-)
-from rightsizer.placement.search import SearchSettings, best_sets
+from rightsizer.placement.scoring import PlacementScore, Table, score_set, seat_order, table_of
+from rightsizer.placement.search import best_sets
 from rightsizer.placement.seat import Seat
+from rightsizer.placement.settings import PlacementSettings
 from rightsizer.placement.verdict import Verdict
 
-__all__ = ["Choice", "PlacementSettings", "Refusal", "RejectedSet", "choose"]
+__all__ = ["Choice", "Refusal", "RejectedSet", "choose"]
 
 _NO_LEASES: Final[Mapping[str, tuple[Lease, ...]]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementSettings:
-    """When a seat is free, and which set of free seats is best."""
-
-    free: FreeSettings = field(default_factory=FreeSettings)
-    scoring: ScoringSettings = field(default_factory=ScoringSettings)
-    search: SearchSettings = field(default_factory=SearchSettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,68 +5,21 @@ nobody sees. What was measured is weighed, and what could not be is no promise.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.domain.settings import setting
 from rightsizer.domain.state import ACTIVE_STATES, Condition, Resource, State
 from rightsizer.domain.units import format_duration
 from rightsizer.placement.lease import Lease
 from rightsizer.placement.request import Request
 from rightsizer.placement.seat import Seat
+from rightsizer.placement.settings import FreeSettings
 from rightsizer.placement.verdict import Obstacle, Verdict
 
-__all__ = ["FreeSettings", "judge_seat", "set_aside_bytes"]
+__all__ = ["judge_seat", "set_aside_bytes"]
 
 _GIBIBYTE: Final = 1 << 30
 _UNHEALTHY: Final = {Condition.HARDWARE_SLOWDOWN: "the hardware slows its own clocks down"}
 """Heat, power brake or a fault, told by the board itself; it holds for idle GPUs too."""
-
-
-@dataclass(frozen=True, slots=True)
-class FreeSettings:
-    """When a seat counts as free."""
-
-    empty_memory_bytes: float = setting(
-        512 * 1024.0**2,
-        help="Memory in use below which a GPU without a known state and without a known holder is "
-        "taken for empty.",
-        unit="bytes",
-        minimum=0,
-        source="docs/definitions.md, idle_empty",
-    )
-    empty_memory_ratio: float = setting(
-        0.01,
-        help="The same as a part of the GPU's memory; the larger of the two counts.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, idle_empty",
-    )
-    shared_memory_reserve_bytes: float = setting(
-        1024.0**3,
-        help="Memory of a shared GPU that is given to nobody.",
-        unit="bytes",
-        minimum=0,
-        source="assumed: a further context of CUDA and its libraries takes some 500 MiB, and "
-        "allocators fragment",
-    )
-    shared_compute_ratio: float = setting(
-        0.5,
-        help="Measured demand for compute up to which a GPU takes further work.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="advice/rules/sharing: half a GPU is what another workload can use",
-    )
-    shared_bandwidth_ratio: float = setting(
-        0.5,
-        help="Measured demand for memory bandwidth up to which a GPU takes further work.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="advice/rules/sharing: half a GPU is what another workload can use",
-    )
 
 
 def judge_seat(

@@ -6,22 +6,21 @@ then headroom.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
-from rightsizer.domain.settings import setting
 from rightsizer.domain.state import Condition
 from rightsizer.domain.topology import GpuLink, LinkKind, Topology
-from rightsizer.placement.link_scores import LinkScores, link_score, pcie_score
+from rightsizer.placement.link_scores import link_score, pcie_score
 from rightsizer.placement.request import Request
 from rightsizer.placement.seat import Seat
+from rightsizer.placement.settings import ScoringSettings
 from rightsizer.placement.verdict import Verdict
 
 __all__ = [
     "Candidate",
     "PlacementScore",
-    "ScoringSettings",
     "Table",
     "score_set",
     "seat_order",
@@ -33,27 +32,6 @@ _SLOWING: Final = frozenset(
 )
 """Conditions of the board and its place; the others are the work's own."""
 _GIBIBYTE: Final = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class ScoringSettings:
-    """What the criteria weigh by."""
-
-    links: LinkScores = field(default_factory=LinkScores)
-    power_step_watts: float = setting(
-        25.0,
-        help="Differences in power headroom below this do not matter.",
-        unit="watts",
-        minimum=1,
-        source="assumed: boards of one kind draw some 20 W more or less at rest",
-    )
-    temperature_step_celsius: float = setting(
-        5.0,
-        help="Differences in thermal headroom below this do not matter.",
-        unit="celsius",
-        minimum=1,
-        source="assumed: places in a chassis differ by some degrees at rest",
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,39 +7,11 @@ from heapq import nlargest
 from math import comb, prod
 from operator import itemgetter
 
-from rightsizer.domain.settings import setting
 from rightsizer.placement.packed import Beginning, PackedTable
 from rightsizer.placement.scoring import Table
+from rightsizer.placement.settings import SearchSettings
 
-__all__ = ["Found", "SearchSettings", "best_sets"]
-
-
-@dataclass(frozen=True, slots=True)
-class SearchSettings:
-    """How far is looked."""
-
-    sets_maximum: int = setting(
-        12_870,
-        help="Different sets of free seats up to which all are looked at; where there are more, "
-        "only those that grow out of the best beginnings.",
-        minimum=1,
-        maximum=1_000_000,
-        source="the sets of eight of sixteen GPUs; of sixteen there are no more of any size",
-    )
-    beginnings: int = setting(
-        64,
-        help="How many beginnings of sets are followed where there are too many sets.",
-        minimum=1,
-        maximum=4096,
-        source="assumed; more are slower and find more",
-    )
-    rejected_maximum: int = setting(
-        10,
-        help="How many sets that were nearly as good are told of.",
-        minimum=0,
-        maximum=100,
-        source="what fits on a screen",
-    )
+__all__ = ["Found", "best_sets"]
 
 
 @dataclass(frozen=True, slots=True)

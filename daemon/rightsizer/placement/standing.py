@@ -13,12 +13,13 @@ from rightsizer.domain.state import State
 from rightsizer.domain.topology import Topology
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.placement.broker_state import Booking
-from rightsizer.placement.choice import Choice, PlacementSettings, Refusal, choose
+from rightsizer.placement.choice import Choice, Refusal, choose
 from rightsizer.placement.free import judge_seat
 from rightsizer.placement.lease import Lease, Ticket
 from rightsizer.placement.lease_record import LeaseRecord
 from rightsizer.placement.request import Request
 from rightsizer.placement.seat import Seat
+from rightsizer.placement.settings import PlacementSettings
 
 __all__ = ["Look", "Outlook", "Standing", "Start"]
 

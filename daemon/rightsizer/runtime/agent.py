@@ -14,7 +14,6 @@ from rightsizer.domain.report import AgentReport, Report
 from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.units import nanoseconds
 from rightsizer.edge.clock import Clock
-from rightsizer.placement.seat import Seat
 from rightsizer.publish.freshness import FreshnessSettings
 from rightsizer.publish.metrics import Exposition
 from rightsizer.publish.web.lifecycle import LifecycleRoutes
@@ -39,13 +38,12 @@ from rightsizer.runtime.market_rules import rules_of
 from rightsizer.runtime.node_labels import LabelWriter
 from rightsizer.runtime.notify import Notifier
 from rightsizer.runtime.past import PastBook
-from rightsizer.runtime.placing import Given, PlaceRoutes, view_of
+from rightsizer.runtime.place_route import PlaceRoutes
 from rightsizer.runtime.profile_desk import ProfileDesk
 from rightsizer.runtime.profile_route import ProfileRoute
 from rightsizer.runtime.recommender_gauges import recommender_gauges
 from rightsizer.runtime.reloader import Reloader
 from rightsizer.runtime.schedule import schedule
-from rightsizer.runtime.seats import seats_of
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.settings_part import SettingsPart
 from rightsizer.runtime.sinks import LiveSinks, Sinks, sinks_of
@@ -54,7 +52,9 @@ from rightsizer.telemetry.controls import Controls
 from rightsizer.telemetry.source import Source
 
 if TYPE_CHECKING:
+    from rightsizer.placement.seat import Seat
     from rightsizer.runtime.broker.lending import Lending
+    from rightsizer.runtime.placing import Given
 
 __all__ = ["Agent"]
 
@@ -155,14 +155,18 @@ class Agent:
         latest, notify = self.accountant.latest, self._sinks.notify
         return lending_of(settings, latest, self._freshness(), self._clock, notify)
 
-    def _given(self) -> Given:
-        return self._lending.given() if self._lending else Given()
+    def _given(self) -> "Given | None":
+        return self._lending.given() if self._lending else None
 
     def _schedule(self, settings: Settings) -> tuple[Job, ...]:
         further = (*self._capturing.jobs, *self._acting.jobs)
         return schedule(self.chores, self._labels, settings, further)
 
-    def _seats_of(self, report: Report) -> tuple[Seat, ...]:
+    def _seats_of(self, report: Report) -> "tuple[Seat, ...]":
+        # Most nodes write no labels, and load nothing for them.
+        from rightsizer.runtime.placing import view_of  # noqa: PLC0415
+        from rightsizer.runtime.seats import seats_of  # noqa: PLC0415
+
         now = self._clock.wall_time()
         return seats_of(report, view_of(self.settings, now, self._freshness()))
 

@@ -1,9 +1,9 @@
 """Which GPUs of this node to take right now, from a report and from what is lent."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from rightsizer.domain.report import Report
 from rightsizer.domain.topology import Topology
@@ -14,15 +14,13 @@ from rightsizer.placement.request import Request as SeatRequest
 from rightsizer.placement.seat import Seat
 from rightsizer.publish.freshness import FreshnessSettings
 from rightsizer.publish.web.message import Request, Response
-from rightsizer.publish.web.routes import Route, Site
+from rightsizer.publish.web.routes import Site
 from rightsizer.runtime.place_form import place_form
 from rightsizer.runtime.place_request import request_of
 from rightsizer.runtime.seats import SeatView, seats_of
 from rightsizer.runtime.settings import Settings
 
-__all__ = ["PLACE_PATH", "Given", "PlaceRoutes", "chosen_of", "view_of"]
-
-PLACE_PATH: Final = "/api/v1/place"
+__all__ = ["Given", "answered", "chosen_of", "view_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +37,25 @@ class Given:
     """By uuid of the seat the reservation that is the next to begin there, as a clause."""
 
 
-class PlaceRoutes:
-    """Answers which seats are best by the latest report; it gives nothing away."""
+def answered(site: Site, request: Request, settings: Settings, given: Given) -> Response:
+    """The answer to a question about the best seats, by the latest report.
 
-    def __init__(
-        self, settings: Callable[[], Settings], given: Callable[[], Given] = Given
-    ) -> None:
-        """Routes over the settings in force.
-
-        Args:
-            settings: Tells them; a reload may change them.
-            given: Tells what is lent at present.
-        """
-        self._settings, self._given = settings, given
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """Where they are served."""
-        return (Route("GET", PLACE_PATH, self._answer),)
-
-    def _answer(self, site: Site, request: Request) -> Response:
-        wanted = request_of({name: values[-1] for name, values in request.query.items()})
-        report = site.latest()
-        trouble = "no GPU has been read yet; ask again in a moment"
-        if report is None or not report.devices:
-            told = trouble if report is None else report.agent.trouble or trouble
-            return Response.of_text(told, HTTPStatus.SERVICE_UNAVAILABLE)
-        settings, given = self._settings(), self._given()
-        view = view_of(settings, site.wall_time(), site.freshness, given.pids)
-        answer = chosen_of(seats_of(report, view), report, wanted, settings, given)
-        answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, given)))
-        watched = seconds(report.wall_time - report.agent.started)
-        return Response.of_json(
-            place_form(answer, time=report.wall_time, watched_seconds=watched, source="agent")
-        )
+    Raises:
+        UsageError: it is no such question.
+    """
+    wanted = request_of({name: values[-1] for name, values in request.query.items()})
+    report = site.latest()
+    trouble = "no GPU has been read yet; ask again in a moment"
+    if report is None or not report.devices:
+        told = trouble if report is None else report.agent.trouble or trouble
+        return Response.of_text(told, HTTPStatus.SERVICE_UNAVAILABLE)
+    view = view_of(settings, site.wall_time(), site.freshness, given.pids)
+    answer = chosen_of(seats_of(report, view), report, wanted, settings, given)
+    answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, given)))
+    watched = seconds(report.wall_time - report.agent.started)
+    return Response.of_json(
+        place_form(answer, time=report.wall_time, watched_seconds=watched, source="agent")
+    )
 
 
 def view_of(

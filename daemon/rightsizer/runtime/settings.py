@@ -11,7 +11,7 @@ from rightsizer.advice.market import MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.domain.errors import UsageError
 from rightsizer.domain.settings import LIVE, setting
-from rightsizer.placement.choice import PlacementSettings
+from rightsizer.placement.settings import PlacementSettings
 from rightsizer.publish.grafana.settings import GrafanaSettings
 from rightsizer.publish.metrics.settings import MetricsSettings
 from rightsizer.publish.web.address import parse_address
