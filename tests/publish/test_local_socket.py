@@ -6,7 +6,7 @@ import socket
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -72,6 +72,7 @@ def ask(
     with closing(http.client.HTTPConnection(address, timeout=20)) as connection:
         if isinstance(where, Path):
             connection.sock = connect(where)
+        with suppress(BrokenPipeError):  # The head alone was enough to refuse it: the answer is there.
         connection.request(method, target, body)
         response = connection.getresponse()
         return response.status, response.read()
