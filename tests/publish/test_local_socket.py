@@ -72,8 +72,8 @@ def ask(
     with closing(http.client.HTTPConnection(address, timeout=20)) as connection:
         if isinstance(where, Path):
             connection.sock = connect(where)
-        with suppress(BrokenPipeError):  # The head alone was enough to refuse it: the answer is there.
-        connection.request(method, target, body)
+        with suppress(BrokenPipeError):  # Refused by its head alone, which is answered.
+            connection.request(method, target, body)
         response = connection.getresponse()
         return response.status, response.read()
 
