@@ -45,10 +45,16 @@ def place(socket: Path, *arguments: str) -> Any:
 
 
 def test_the_agent_is_asked_over_its_socket(agent: AgentProcess, socket: Path) -> None:
-    """What it answers is what it knows, by the same rules as a look."""
+    """What it answers is what it knows, by the same rules as a look.
+
+    Any two of the three that are free on one NUMA node: the power that each takes right now, and
+    this flickers, decides among them.
+    """
     form = place(socket, "--gpus", "2", "--memory", "30GiB", "--interconnect", "nvlink")
     assert form["source"] == "agent"
-    assert [seat["label"] for seat in form["seats"]] == ["GPU 1", "GPU 2"]
+    labels = {seat["label"] for seat in form["seats"]}
+    assert len(labels) == 2
+    assert labels < {"GPU 1", "GPU 2", "GPU 3"}
     assert form["request"]["memory_bytes"] == 30 * (1 << 30)
     assert {each["label"] for each in form["occupied"]} >= {"GPU 0", "GPU 5", "GPU 6"}
     assert list(faults(form, json_schema_of("GET", "/api/v1/place"))) == []
