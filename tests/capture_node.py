@@ -24,8 +24,8 @@ from rightsizer.profiles.reader import ReadLimits
 from rightsizer.runtime.accountant import Accountant
 from rightsizer.runtime.capture.book import CaptureBook, CaptureRecord, MemoryCaptureBook
 from rightsizer.runtime.capture.called import CaptureOutcome
-from rightsizer.runtime.capture.routes import CaptureState
 from rightsizer.runtime.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
+from rightsizer.runtime.capture.state import CaptureState
 from rightsizer.runtime.capture.station import Station
 from rightsizer.runtime.capture.witness import Witness
 from rightsizer.telemetry.controls import Controls, Held, Release

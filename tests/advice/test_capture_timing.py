@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import NOW, judgement
-from rightsizer.advice.capture import Candidate, CaptureTiming, Taken, candidates
+from rightsizer.advice.capture import Candidate, Taken, candidates
+from rightsizer.advice.capture_timing import CaptureTiming
 from rightsizer.advice.exclusion import Exclusion
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.workload_course import Course, WorkloadSighting, advanced

@@ -16,8 +16,9 @@ from rightsizer.publish.metrics import Exposition
 from rightsizer.publish.web import WebServer, WebSettings
 from rightsizer.runtime.actions.book import MemoryActionBook
 from rightsizer.runtime.actions.desk import ActionDesk
-from rightsizer.runtime.actions.routes import ActionRoutes, ActionState
+from rightsizer.runtime.actions.routes import ActionRoutes
 from rightsizer.runtime.actions.settings import ActionSettings
+from rightsizer.runtime.actions.state import ActionState
 from rightsizer.runtime.storage import Storage
 
 Captured = pytest.CaptureFixture[str]

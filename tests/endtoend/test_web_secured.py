@@ -175,6 +175,7 @@ def test_a_reload_tells_what_is_in_force(authority: Authority) -> None:
         def metric() -> float:
             return value(ask(authority, agent.address, "/metrics")[1], successful)
 
+        eventually(lambda: successful in ask(authority, agent.address, "/metrics")[1])
         assert metric() == 1.0
         assert ask(authority, agent.address, "/-/reload", method="POST") == (200, "reloaded\n")
         web.write_text("nonsense: 1\n")

@@ -12,7 +12,8 @@ from advice_events import event
 from rightsizer.domain.advice import AdviceEventKind
 from rightsizer.edge.database import Database
 from rightsizer.publish.grafana.note import Note, note_of
-from rightsizer.publish.grafana.outbox import OUTBOX_SCHEMA, MemoryOutbox, Outbox, SqliteOutbox
+from rightsizer.publish.grafana.outbox import MemoryOutbox, Outbox, SqliteOutbox
+from rightsizer.publish.grafana.outbox_schema import OUTBOX_SCHEMA
 
 
 def note(id_: str) -> Note:

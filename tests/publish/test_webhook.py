@@ -14,9 +14,9 @@ from rightsizer.domain.finding import Reason, Severity
 from rightsizer.domain.settings import setting
 from rightsizer.edge.database import Database
 from rightsizer.publish.webhook.outbox import (
-    WEBHOOK_OUTBOX_SCHEMA,
     SqliteWebhookOutbox,
 )
+from rightsizer.publish.webhook.outbox_schema import WEBHOOK_OUTBOX_SCHEMA
 from rightsizer.publish.webhook.settings import WebhookFormat, WebhookSettings
 from webhook_desk import QUICK, Desk, severe, to
 from webhook_server import webhook_server

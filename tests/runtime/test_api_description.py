@@ -23,10 +23,12 @@ from rightsizer.publish.web.openapi import openapi_document
 from rightsizer.publish.web.page import Page
 from rightsizer.publish.web.routes import ROUTES, Route, Site
 from rightsizer.publish.web.view import FitSettings
-from rightsizer.runtime.actions.routes import ActionRoutes, ActionState
+from rightsizer.runtime.actions.routes import ActionRoutes
+from rightsizer.runtime.actions.state import ActionState
 from rightsizer.runtime.advice_control import AdviceRoutes
 from rightsizer.runtime.broker.paths import closed_routes
-from rightsizer.runtime.capture.routes import CaptureRoutes, CaptureState
+from rightsizer.runtime.capture.routes import CaptureRoutes
+from rightsizer.runtime.capture.state import CaptureState
 from rightsizer.runtime.control import ControlRoutes
 from rightsizer.runtime.fleet.routes import FleetRoutes
 from rightsizer.runtime.place_route import PlaceRoutes

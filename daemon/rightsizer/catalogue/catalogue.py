@@ -1,6 +1,5 @@
 """All the boards, and how a board is found by what somebody calls it."""
 
-import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -10,6 +9,7 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.boards_file import read_boards
 from rightsizer.catalogue.names import Names, plain_name
 from rightsizer.domain.errors import UsageError
+from rightsizer.edge.near import near_words
 from rightsizer.edge.yaml import Document, load_yaml
 
 __all__ = ["Catalogue", "built_in", "packaged_boards"]
@@ -66,7 +66,7 @@ class Catalogue:
         holding = [key for key in self.boards if plain and plain in plain_name(key)]
         if holding:
             return tuple(holding)
-        return tuple(difflib.get_close_matches(name.upper(), self.boards, n=3, cutoff=0.4))
+        return tuple(near_words(name.upper(), self.boards, 3, 0.4))
 
     def search(self, text: str) -> tuple[Board, ...]:
         """Boards that have every word of a text in what identifies them."""

@@ -1,10 +1,10 @@
 """A mapping of a YAML file, read value by value; everything wrong with it is found at once."""
 
-import difflib
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from rightsizer.domain.errors import ConfigurationError
+from rightsizer.edge.near import near_words
 from rightsizer.edge.yaml import Document
 
 __all__ = ["Faults", "Row", "shown"]
@@ -67,7 +67,7 @@ class Row:
         """Every key must be known."""
         for key in self.values:
             if str(key) not in known:
-                near = difflib.get_close_matches(str(key), known, n=1)
+                near = near_words(str(key), known)
                 hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
                 self.fault(str(key), f"unknown key; {hint}")
 

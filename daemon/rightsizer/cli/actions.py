@@ -16,7 +16,8 @@ from rightsizer.cli.wrapped import wrapped
 from rightsizer.domain.errors import AgentAbsentError
 from rightsizer.edge.local import LocalClient
 from rightsizer.publish.json_form import Form
-from rightsizer.runtime.actions.routes import ACTIONS_PATH, ActionState, state_form
+from rightsizer.runtime.actions.routes import ACTIONS_PATH
+from rightsizer.runtime.actions.state import ActionState, state_form
 from rightsizer.runtime.actions.stationing import actions_here
 from rightsizer.runtime.settings import PathSettings, Settings
 from rightsizer.runtime.storage import Storage

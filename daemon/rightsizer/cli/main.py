@@ -1,7 +1,6 @@
 """The command `rightsizer`: finds the command, runs it, turns errors into exit codes."""
 
 import argparse
-import difflib
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -9,6 +8,7 @@ from rightsizer.cli import agent
 from rightsizer.cli.command import Command
 from rightsizer.cli.output import discard_output
 from rightsizer.domain.errors import RightsizerError
+from rightsizer.edge.near import near_words
 
 __all__ = ["entry_point", "main"]
 
@@ -98,7 +98,7 @@ def _refuse_unknown(
     names = [command.name for command in commands]
     if not arguments or arguments[0].startswith("-") or arguments[0] in names:
         return
-    near = difflib.get_close_matches(arguments[0], names, n=1)
+    near = near_words(arguments[0], names)
     hint = f"did you mean '{near[0]}'? " if near else ""
     parser.error(f"'{arguments[0]}' is no command; {hint}Commands: {', '.join(names)}")
 

@@ -1,11 +1,11 @@
 """Settings from the environment: `RIGHTSIZER_RECOMMENDER__INTERVAL` is `recommender.interval`."""
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rightsizer.config.shape import Entry, Group, Nullable, Scalar, Shape
+from rightsizer.edge.near import near_words
 from rightsizer.edge.yaml import YamlError, load_yaml
 
 __all__ = ["Override", "overridden", "overrides", "variable_of"]
@@ -108,8 +108,8 @@ def _strange(variable: str, known: list[str]) -> Iterator[str]:
     elif upper.replace(_STEP, "_") in plain:
         yield f"{variable}: is no setting; did you mean {plain[upper.replace(_STEP, '_')]}?"
     elif _STEP in variable:
-        near = difflib.get_close_matches(
-            upper.removeprefix(_PREFIX), [name.removeprefix(_PREFIX) for name in known], n=1
+        near = near_words(
+            upper.removeprefix(_PREFIX), [name.removeprefix(_PREFIX) for name in known]
         )
         hint = f"did you mean {_PREFIX}{near[0]}?" if near else "see docs/configuration.md"
         yield f"{variable}: is no setting; {hint}"

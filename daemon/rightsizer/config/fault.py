@@ -1,12 +1,12 @@
 """A fault in an operator's words: what is wrong, what was given, and how to write it."""
 
-import difflib
 from collections.abc import Iterable
 
 from rightsizer.config.describe import kind, limits
 from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape
 from rightsizer.config.spelling import show, spell
 from rightsizer.config.validator import Fault, FaultKind
+from rightsizer.edge.near import near_words
 
 __all__ = ["explain", "spell_path"]
 
@@ -55,7 +55,7 @@ def _value_of(shape: Shape) -> Shape:
 
 def _unknown_key(key: str, around: Shape) -> str:
     known = list(around.by_key) if isinstance(around, Group) else []
-    nearest = difflib.get_close_matches(key.lower(), known, n=1)
+    nearest = near_words(key.lower(), known)
     if nearest:
         return f"unknown key; did you mean '{nearest[0]}'?"
     return f"unknown key; known keys: {', '.join(known) or 'none'}"
@@ -63,7 +63,7 @@ def _unknown_key(key: str, around: Shape) -> str:
 
 def _unknown_choice(value: object, scalar: Scalar) -> str:
     text = f"must be one of {', '.join(scalar.choices)} (got {show(value)})"
-    nearest = difflib.get_close_matches(str(value).lower(), scalar.choices, n=1)
+    nearest = near_words(str(value).lower(), scalar.choices)
     return f"{text}; did you mean '{nearest[0]}'?" if nearest else text
 
 

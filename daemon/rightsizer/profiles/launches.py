@@ -32,7 +32,7 @@ class Launches:
         self._is_ordered = False
 
     def row(self, correlation: int) -> int | None:
-        """Where the call with this number is; the first that began, if several have it."""
+        """Where the call with this number is; the first that began, then ended, of several."""
         if not self._is_ordered:
             self._put_in_order()
         place = bisect_left(self._correlations, correlation)
@@ -49,11 +49,11 @@ class Launches:
         return self._ends[row] - self._starts[row]
 
     def _put_in_order(self) -> None:
-        """By number, and by start where one number was used twice."""
-        if not is_ordered(self._starts):
-            self._arrange(order(self._starts))
-        if not is_ordered(self._correlations):
-            self._arrange(order(self._correlations))
+        """By number, and by start and end where one number was used twice."""
+        for name in ("_ends", "_starts", "_correlations"):
+            column: Column = getattr(self, name)
+            if not is_ordered(column):
+                self._arrange(order(column))
         self._is_ordered = True
 
     def _arrange(self, rows: Sequence[int]) -> None:

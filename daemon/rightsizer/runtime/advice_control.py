@@ -1,6 +1,5 @@
 """What the API says of one piece of advice, and what it lets people do with it."""
 
-import difflib
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Final, Protocol
@@ -8,6 +7,7 @@ from typing import Final, Protocol
 import structlog
 
 from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.edge.near import near_words
 from rightsizer.publish.explanation.explanation import explain_advice
 from rightsizer.publish.json_form import advice_form
 from rightsizer.publish.web.message import Peer, Request, Response
@@ -127,7 +127,7 @@ def why_unknown(advice: Sequence[Advice], asked: str) -> str | None:
     ids = [each.id for each in advice]
     if asked in ids:
         return None
-    near = difflib.get_close_matches(asked, ids, _NEAR) or [
+    near = near_words(asked, ids, _NEAR) or [
         each for each in ids if asked and each.startswith(asked)
     ]
     if near:

@@ -106,7 +106,7 @@ class Agent:
             fine_seconds=settings.history.fine_retention,
         )
         self._capturing = self._capturing_by(controls or Controls(clock), still_held)
-        self._acting = Acting(settings, self.chores, self.accountant.latest, storage.actions, clock)
+        self._acting = Acting(settings, self.chores, self.accountant.latest, storage, clock)
         self._lending = self._lending_of(settings)
         self._labels = LabelWriter(
             lambda: self.settings.labels, self.accountant.latest, self._seats_of, clock
@@ -143,7 +143,7 @@ class Agent:
         return Capturing(
             self.settings.profiles,
             Witness(self.accountant.latest, lambda: chores.judgements, lambda: chores.advice),
-            self._storage.captures,
+            lambda: self._storage.captures,
             self.profiles,
             limits=lambda: self.settings.profiles.read_limits,
             controls=controls,

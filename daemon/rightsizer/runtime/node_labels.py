@@ -3,23 +3,28 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rightsizer.domain.report import Report
 from rightsizer.domain.topology import Topology
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.edge.clock import Clock
 from rightsizer.edge.whole_file import WholeFile
-from rightsizer.placement.seat import Seat
-from rightsizer.publish.schedulers.feature_file import NodeFacts, feature_file, labels
 from rightsizer.runtime.label_settings import LabelSettings
+
+if TYPE_CHECKING:
+    from rightsizer.placement.seat import Seat
+    from rightsizer.publish.schedulers.feature_file import NodeFacts
 
 __all__ = ["LabelWriter", "facts_of"]
 
 _WHAT = "the feature file"
 
 
-def facts_of(report: Report, healthy: Iterable[str]) -> NodeFacts:
+def facts_of(report: Report, healthy: Iterable[str]) -> "NodeFacts":
     """What labels are made of, as a report tells it."""
+    from rightsizer.publish.schedulers.feature_file import NodeFacts  # noqa: PLC0415
+
     return NodeFacts(
         devices=tuple(each.device for each in report.devices),
         topology=report.node.topology or Topology(),
@@ -42,7 +47,7 @@ class LabelWriter:
         self,
         settings: Callable[[], LabelSettings],
         latest: Callable[[], Report | None],
-        seats: Callable[[Report], tuple[Seat, ...]],
+        seats: "Callable[[Report], tuple[Seat, ...]]",
         clock: Clock,
     ) -> None:
         """A writer that has seen nothing.
@@ -68,6 +73,9 @@ class LabelWriter:
         settings, report = self._settings(), self._latest()
         if not settings.file or report is None or not report.devices:
             return
+        # Most nodes write no labels, and load nothing for them.
+        from rightsizer.publish.schedulers.feature_file import feature_file, labels  # noqa: PLC0415
+
         self._look(self._seats(report), nanoseconds(settings.settled))
         healthy = (uuid for uuid, health in self._health.items() if health.is_healthy)
         expires = self._clock.wall_time() + nanoseconds(settings.expiry)
@@ -75,7 +83,7 @@ class LabelWriter:
         with WholeFile(Path(settings.file), _WHAT) as file:
             file.write(text.encode())
 
-    def _look(self, seats: tuple[Seat, ...], settled: Nanoseconds) -> None:
+    def _look(self, seats: "tuple[Seat, ...]", settled: Nanoseconds) -> None:
         now = self._clock.time()
         boards = [seat for seat in seats if seat.device.mig is None]
         self._health = {

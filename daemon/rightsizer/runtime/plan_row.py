@@ -1,6 +1,5 @@
 """Values of a requirement, read by the dataclass that they end up in."""
 
-import difflib
 from collections.abc import Collection
 from dataclasses import MISSING, fields
 from enum import StrEnum
@@ -8,6 +7,7 @@ from functools import cache
 from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 from rightsizer.catalogue.row import Row, shown
+from rightsizer.edge.near import near_words
 
 __all__ = ["read_choice", "read_fields"]
 
@@ -24,7 +24,7 @@ def read_choice(row: Row, key: str, choices: type[_Choice]) -> _Choice | None:
     known = [str(each) for each in choices]
     if isinstance(value, str) and value in known:
         return choices(value)
-    near = difflib.get_close_matches(str(value), known, n=1)
+    near = near_words(str(value), known)
     hint = f"did you mean '{near[0]}'? Known are" if near else "take one of"
     row.fault(key, f"{shown(value)} is not known; {hint} {', '.join(known)}")
     return None

@@ -1,16 +1,19 @@
-"""Where changes of advice are told: Grafana and webhooks, as far as they are configured."""
+"""Where changes of advice are told: Grafana and webhooks, loaded as far as they are configured."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from rightsizer.domain.advice import Advice, AdviceEvent
 from rightsizer.domain.units import seconds
 from rightsizer.edge.clock import Clock
-from rightsizer.publish.grafana.annotations import GrafanaAnnotations, grafana_annotations
-from rightsizer.publish.webhook.webhooks import Webhooks
 from rightsizer.runtime.advice_desk import EventSink
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.storage import Storage
+
+if TYPE_CHECKING:
+    from rightsizer.publish.grafana.annotations import GrafanaAnnotations
+    from rightsizer.publish.webhook.webhooks import Webhooks
 
 __all__ = ["LiveSinks", "Sinks", "sinks_of"]
 
@@ -22,8 +25,8 @@ Tell = Callable[[str, str], None]
 class Sinks:
     """Those that there are, and what they have to tell of themselves."""
 
-    grafana: GrafanaAnnotations | None = None
-    webhooks: Webhooks | None = None
+    grafana: "GrafanaAnnotations | None" = None
+    webhooks: "Webhooks | None" = None
 
     @property
     def all(self) -> tuple[EventSink, ...]:
@@ -129,6 +132,8 @@ def sinks_of(  # noqa: PLR0913 - what they are made of, each its own part of the
     """
     grafana = None
     if settings.grafana.url:
+        from rightsizer.publish.grafana.annotations import grafana_annotations  # noqa: PLC0415
+
         grafana = grafana_annotations(
             settings.grafana,
             storage.outbox,
@@ -138,6 +143,8 @@ def sinks_of(  # noqa: PLR0913 - what they are made of, each its own part of the
         )
     webhooks = None
     if settings.webhooks:
+        from rightsizer.publish.webhook.webhooks import Webhooks  # noqa: PLC0415
+
         webhooks = Webhooks(
             settings.webhooks,
             storage.webhook_outbox,

@@ -1,8 +1,9 @@
 """What lasts over a restart: history, ledger and outbox in one database, or nowhere."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rightsizer.accounting.history import MAXIMUM_BYTES, History, PackedWindow
 from rightsizer.accounting.history_schema import HISTORY_SCHEMAS
@@ -15,31 +16,17 @@ from rightsizer.domain.errors import HistoryError
 from rightsizer.domain.window import Window
 from rightsizer.edge.database import Database
 from rightsizer.edge.ownership import HISTORY, Called
-from rightsizer.publish.grafana.outbox import (
-    OUTBOX_SCHEMA,
-    MemoryOutbox,
-    Outbox,
-    SqliteOutbox,
-)
-from rightsizer.publish.webhook.outbox import (
-    WEBHOOK_OUTBOX_SCHEMA,
-    MemoryWebhookOutbox,
-    SqliteWebhookOutbox,
-    WebhookOutbox,
-)
-from rightsizer.runtime.actions.book import (
-    ACTION_SCHEMA,
-    ActionBook,
-    MemoryActionBook,
-    SqliteActionBook,
-)
-from rightsizer.runtime.capture.book import (
-    CAPTURE_SCHEMA,
-    CaptureBook,
-    MemoryCaptureBook,
-    SqliteCaptureBook,
-)
+from rightsizer.publish.grafana.outbox_schema import OUTBOX_SCHEMA
+from rightsizer.publish.webhook.outbox_schema import WEBHOOK_OUTBOX_SCHEMA
+from rightsizer.runtime.actions.book_schema import ACTION_SCHEMA
+from rightsizer.runtime.capture.book_schema import CAPTURE_SCHEMA
 from rightsizer.runtime.profile_store import PROFILE_SCHEMA, ProfileStore
+
+if TYPE_CHECKING:
+    from rightsizer.publish.grafana.outbox import Outbox
+    from rightsizer.publish.webhook.outbox import WebhookOutbox
+    from rightsizer.runtime.actions.book import ActionBook
+    from rightsizer.runtime.capture.book import CaptureBook
 
 __all__ = ["MIGRATIONS", "Storage"]
 
@@ -99,16 +86,42 @@ class Storage:
         self._untold: tuple[AdviceEvent, ...] = ()
         self._told_breaks = self.breaks
         self.history = History(self._database, maximum_bytes) if self._database else None
-        self.outbox: Outbox = SqliteOutbox(self._database) if self._database else MemoryOutbox()
-        self.webhook_outbox: WebhookOutbox = (
-            SqliteWebhookOutbox(self._database) if self._database else MemoryWebhookOutbox()
-        )
-        self.captures: CaptureBook = (
-            SqliteCaptureBook(self._database) if self._database else MemoryCaptureBook()
-        )
-        self.actions: ActionBook = (
-            SqliteActionBook(self._database) if self._database else MemoryActionBook()
-        )
+
+    # What most agents have no use for is loaded by whoever asks for it first.
+
+    @cached_property
+    def outbox(self) -> "Outbox":
+        """What Grafana was not told yet."""
+        from rightsizer.publish.grafana.outbox import MemoryOutbox, SqliteOutbox  # noqa: PLC0415
+
+        return SqliteOutbox(self._database) if self._database else MemoryOutbox()
+
+    @cached_property
+    def webhook_outbox(self) -> "WebhookOutbox":
+        """What webhooks were not told yet."""
+        from rightsizer.publish.webhook import outbox  # noqa: PLC0415
+
+        if self._database:
+            return outbox.SqliteWebhookOutbox(self._database)
+        return outbox.MemoryWebhookOutbox()
+
+    @cached_property
+    def captures(self) -> "CaptureBook":
+        """What was captured, and which files were read."""
+        from rightsizer.runtime.capture import book  # noqa: PLC0415
+
+        if self._database:
+            return book.SqliteCaptureBook(self._database)
+        return book.MemoryCaptureBook()
+
+    @cached_property
+    def actions(self) -> "ActionBook":
+        """What was done on advice."""
+        from rightsizer.runtime.actions import book  # noqa: PLC0415
+
+        if self._database:
+            return book.SqliteActionBook(self._database)
+        return book.MemoryActionBook()
 
     @property
     def set_aside(self) -> Path | None:

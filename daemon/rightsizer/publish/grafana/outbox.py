@@ -4,24 +4,12 @@ import json
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from rightsizer.edge.database import Database
 from rightsizer.publish.grafana.note import Note
 
-__all__ = ["OUTBOX_SCHEMA", "Letter", "MemoryOutbox", "Outbox", "SqliteOutbox"]
-
-OUTBOX_SCHEMA: Final = """
-CREATE TABLE grafana_outbox (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    note TEXT NOT NULL
-);
-CREATE TABLE grafana_regions (
-    advice_id TEXT PRIMARY KEY,
-    annotation_id INTEGER NOT NULL
-) WITHOUT ROWID
-"""
-"""A migration's script."""
+__all__ = ["Letter", "MemoryOutbox", "Outbox", "SqliteOutbox"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,8 @@ class Exposition:
             fresh = fresh_devices(report, self._wall_time(), self._freshness)
         key = (report.generation if report is not None else None, fresh)
         if key != self._generation.key or report is None:
+            # The last one goes before this one comes: memory never holds both.
+            self._generation = _Generation()
             self._collector.show(report, fresh)
             families = list(self._collector.families())
             if Collector.PROCESS in self._enabled:

@@ -3,27 +3,16 @@
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from rightsizer.edge.database import Database
 
 __all__ = [
-    "WEBHOOK_OUTBOX_SCHEMA",
     "MemoryWebhookOutbox",
     "Message",
     "SqliteWebhookOutbox",
     "WebhookOutbox",
 ]
-
-WEBHOOK_OUTBOX_SCHEMA: Final = """
-CREATE TABLE webhook_outbox (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    destination TEXT NOT NULL,
-    body TEXT NOT NULL
-);
-CREATE INDEX webhook_outbox_by_destination ON webhook_outbox (destination, number)
-"""
-"""A migration's script."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,12 @@ from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.database import Database
 
 __all__ = [
-    "ACTION_SCHEMA",
     "ActionBook",
     "ActionOutcome",
     "ActionRecord",
     "MemoryActionBook",
     "SqliteActionBook",
 ]
-
-ACTION_SCHEMA: Final = """
-CREATE TABLE action (id TEXT PRIMARY KEY, at INTEGER NOT NULL, data TEXT NOT NULL) WITHOUT ROWID
-"""
-"""A migration's script."""
 
 
 class ActionOutcome(StrEnum):

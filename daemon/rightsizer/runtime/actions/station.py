@@ -14,8 +14,8 @@ from rightsizer.runtime.actions.book import ActionBook
 from rightsizer.runtime.actions.desk import ActionDesk
 from rightsizer.runtime.actions.journal import Journal
 from rightsizer.runtime.actions.performer import ThreadPerformer
-from rightsizer.runtime.actions.routes import ActionState
 from rightsizer.runtime.actions.settings import ActingSettings, ActionSettings
+from rightsizer.runtime.actions.state import ActionState
 from rightsizer.runtime.actions.witness import ActionWitness
 from rightsizer.runtime.jobs import Job
 

@@ -10,19 +10,20 @@ from rightsizer.domain.report import Report
 from rightsizer.edge.clock import Clock
 from rightsizer.publish.web.message import Peer
 from rightsizer.publish.web.routes import Route
-from rightsizer.runtime.actions.book import ActionBook
-from rightsizer.runtime.actions.routes import ActionRoutes, ActionState
+from rightsizer.runtime.actions.routes import ActionRoutes
 from rightsizer.runtime.actions.settings import ActionSettings
-from rightsizer.runtime.actions.witness import ActionWitness
 from rightsizer.runtime.chores import Chores
 from rightsizer.runtime.jobs import Job
 from rightsizer.runtime.settings import Settings
+from rightsizer.runtime.storage import Storage
 from rightsizer.telemetry.host.text import words
 
 if TYPE_CHECKING:
+    from rightsizer.runtime.actions.state import ActionState
     from rightsizer.runtime.actions.station import ActionStation
 
 __all__ = ["Acting", "actions_here"]
+
 
 _BOOT: Final = "sys/kernel/random/boot_id"
 """Names this run of the machine."""
@@ -36,7 +37,7 @@ class Acting:
         settings: Settings,
         chores: Chores,
         latest: Callable[[], Report | None],
-        book: ActionBook,
+        storage: Storage,
         clock: Clock,
     ) -> None:
         """Nothing runs yet.
@@ -45,11 +46,11 @@ class Acting:
             settings: As they are when the agent starts.
             chores: Keep the advice, and take claims.
             latest: The latest report.
-            book: Remembers what was done.
+            storage: Remembers what was done.
             clock: The agent's.
         """
-        self._book = book
-        self._station = _station_of(settings, chores, latest, book, clock)
+        self._storage = storage
+        self._station = _station_of(settings, chores, latest, storage, clock)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -80,22 +81,26 @@ class Acting:
         """What was done and was not, by the names of metrics."""
         return self._station.counters() if self._station else {}
 
-    def _state(self) -> ActionState:
+    def _state(self) -> "ActionState":
+        from rightsizer.runtime.actions.state import ActionState  # noqa: PLC0415 - as said above.
+
         if self._station:
             return self._station.state()
-        return ActionState(records=self._book.records())
+        return ActionState(records=self._storage.actions.records())
 
 
 def _station_of(
     settings: Settings,
     chores: Chores,
     latest: Callable[[], Report | None],
-    book: ActionBook,
+    storage: Storage,
     clock: Clock,
 ) -> "ActionStation | None":
     if not settings.actions:
         return None
-    from rightsizer.runtime.actions.station import ActionStation  # noqa: PLC0415 - as said above.
+    # As said above.
+    from rightsizer.runtime.actions.station import ActionStation  # noqa: PLC0415
+    from rightsizer.runtime.actions.witness import ActionWitness  # noqa: PLC0415
 
     witness = ActionWitness(
         latest,
@@ -105,7 +110,7 @@ def _station_of(
     )
     boot = words(f"{settings.path.procfs}/{_BOOT}")
     return ActionStation(
-        actions_here(settings), settings.acting, witness, book, clock=clock, boot=boot
+        actions_here(settings), settings.acting, witness, storage.actions, clock=clock, boot=boot
     )
 
 

@@ -4,29 +4,19 @@ import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.database import Database
 from rightsizer.runtime.capture.called import CaptureOutcome
 
 __all__ = [
-    "CAPTURE_SCHEMA",
     "CaptureBook",
     "CaptureRecord",
     "MemoryCaptureBook",
     "ReadFile",
     "SqliteCaptureBook",
 ]
-
-CAPTURE_SCHEMA: Final = """
-CREATE TABLE capture (id TEXT PRIMARY KEY, started INTEGER NOT NULL, data TEXT NOT NULL)
-  WITHOUT ROWID;
-CREATE TABLE read_file (
-  path TEXT PRIMARY KEY, size INTEGER NOT NULL, modified INTEGER NOT NULL, fault TEXT NOT NULL)
-  WITHOUT ROWID
-"""
-"""A migration's script."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rightsizer.advice.capture import CaptureTiming
+from rightsizer.advice.capture_timing import CaptureTiming
 from rightsizer.domain.settings import setting
 from rightsizer.edge.http import HttpSettings, checked_url
 from rightsizer.runtime.capture.placeholders import PLACEHOLDERS

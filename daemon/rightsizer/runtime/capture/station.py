@@ -14,8 +14,8 @@ from rightsizer.runtime.capture.caller import ThreadCaller
 from rightsizer.runtime.capture.desk import CaptureDesk
 from rightsizer.runtime.capture.intake import Intake
 from rightsizer.runtime.capture.room import Room
-from rightsizer.runtime.capture.routes import CaptureState
 from rightsizer.runtime.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
+from rightsizer.runtime.capture.state import CaptureState
 from rightsizer.runtime.capture.stationing import Taker
 from rightsizer.runtime.capture.witness import Witness
 from rightsizer.runtime.jobs import Job

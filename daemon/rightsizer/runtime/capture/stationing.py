@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rightsizer.edge.clock import Clock
 from rightsizer.publish.web.routes import Route
-from rightsizer.runtime.capture.book import CaptureBook
-from rightsizer.runtime.capture.routes import CaptureRoutes, CaptureState
+from rightsizer.runtime.capture.routes import CaptureRoutes
 from rightsizer.runtime.capture.witness import Witness
 from rightsizer.runtime.control import StillHeld
 from rightsizer.runtime.jobs import Job
@@ -18,6 +17,8 @@ from rightsizer.telemetry.controls import Controls
 if TYPE_CHECKING:
     from rightsizer.domain.profile import Profile
     from rightsizer.profiles.reader import ReadLimits
+    from rightsizer.runtime.capture.book import CaptureBook
+    from rightsizer.runtime.capture.state import CaptureState
     from rightsizer.runtime.capture.station import Station
 
 __all__ = ["Capturing", "Taker"]
@@ -37,7 +38,7 @@ class Capturing:
         self,
         settings: ProfileSettings,
         witness: Witness,
-        book: CaptureBook,
+        book: Callable[[], CaptureBook],
         taker: Taker,
         *,
         limits: Callable[[], ReadLimits],
@@ -50,7 +51,7 @@ class Capturing:
         Args:
             settings: Of profiles, as they are when the agent starts.
             witness: What captures go by.
-            book: Remembers captures and files.
+            book: Gives what remembers captures and files.
             taker: Gets what was read.
             limits: What a file may ask of its reader, as it is configured now.
             controls: Where the profiling counters are let go.
@@ -65,7 +66,7 @@ class Capturing:
                 settings.drop_folder,
                 settings.capture,
                 witness,
-                book,
+                book(),
                 taker,
                 limits=limits,
                 controls=controls,
@@ -98,4 +99,6 @@ class Capturing:
         return self._station.counters() if self._station else {}
 
     def _state(self) -> CaptureState:
+        from rightsizer.runtime.capture.state import CaptureState  # noqa: PLC0415 - as said above.
+
         return self._station.state() if self._station else CaptureState()

@@ -1,6 +1,5 @@
 """A map from the columns of somebody's CSV to our signals, as YAML."""
 
-import difflib
 import fnmatch
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, Final
 from rightsizer.domain.errors import ConfigurationError
 from rightsizer.domain.signal import SIGNALS, Signal, in_unit
 from rightsizer.domain.units import convert
+from rightsizer.edge.near import near_words
 from rightsizer.edge.yaml import Document, YamlError, load_yaml
 from rightsizer.telemetry.recorded.timestamps import EPOCH_UNITS
 
@@ -169,5 +169,5 @@ def _key(path: tuple[str, ...]) -> str:
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     names = tuple(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = near_words(name, names)
     return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(names)}"

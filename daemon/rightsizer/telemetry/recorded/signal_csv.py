@@ -1,11 +1,11 @@
 """CSV whose heading is made of our own words: `timestamp,device,<signals>`."""
 
-import difflib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.domain.errors import RecordingError
 from rightsizer.domain.signal import SIGNALS, Signal
+from rightsizer.edge.near import near_words
 from rightsizer.telemetry.recorded.cells import Column
 from rightsizer.telemetry.recorded.csv_rows import CsvRows, split
 from rightsizer.telemetry.recorded.row import Notes, Row
@@ -54,7 +54,7 @@ class SignalCsv:
             )
         for name in names:
             if name not in (*_SIGNAL_NAMES, _TIME, _DEVICE, _WORKLOAD):
-                near = difflib.get_close_matches(name, _SIGNAL_NAMES, n=1)
+                near = near_words(name, _SIGNAL_NAMES)
                 hint = f"; did you mean '{near[0]}'?" if near else ""
                 notes.remark(f"column '{name}' is not a signal and is left out{hint}")
         return CsvRows(

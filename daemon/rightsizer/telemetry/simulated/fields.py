@@ -1,6 +1,5 @@
 """Reading a scenario's YAML field by field, with errors that name the place and the remedy."""
 
-import difflib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,6 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 from rightsizer.domain.errors import ScenarioError
 from rightsizer.domain.units import parse_duration
+from rightsizer.edge.near import near_words
 from rightsizer.edge.yaml import Document
 
 __all__ = ["Fields"]
@@ -54,7 +54,7 @@ class Fields:
         """Refuse keys that mean nothing, with the nearest that does."""
         for key in self.data:
             if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1)
+                near = near_words(str(key), known)
                 hint = f"did you mean '{near[0]}'?" if near else "known: " + ", ".join(known)
                 self.fail(f"is not a key of a scenario here; {hint}", key)
 
@@ -138,7 +138,7 @@ class Fields:
         try:
             return words(str(value))
         except ValueError:
-            near = difflib.get_close_matches(str(value), list(words), n=1)
+            near = near_words(str(value), list(words))
             hint = f"did you mean '{near[0]}'?" if near else "one of: " + ", ".join(words)
             self.fail(f"'{value}' is unknown; {hint}", key)
 

@@ -1,10 +1,10 @@
 """Reads a YAML document key by key, and keeps everything that is wrong with it and where."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.domain.errors import ConfigurationError
+from rightsizer.edge.near import near_words
 from rightsizer.edge.yaml import Document
 
 __all__ = ["Faults", "Section"]
@@ -58,7 +58,7 @@ class Section:
             faults.add(path, "must be a mapping of keys to values")
         for key in self._values if known else ():
             if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1)
+                near = near_words(str(key), known)
                 remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
                 faults.add((*path, str(key)), f"unknown key; {remedy}")
 

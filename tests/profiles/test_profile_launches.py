@@ -1,0 +1,29 @@
+"""Which call of the host is the one that a number names."""
+
+from itertools import permutations
+
+import pytest
+
+from rightsizer.profiles.launches import Launches
+
+CALLS = ((5, 10, 30), (5, 10, 20), (5, 40, 45), (6, 0, 9))
+
+
+@pytest.mark.parametrize("calls", list(permutations(CALLS)))
+def test_a_number_used_twice_names_its_first_call(calls: tuple[tuple[int, int, int], ...]) -> None:
+    """However they were written: the first that began, and of those the first that ended."""
+    launches = Launches()
+    for call in calls:
+        launches.add(*call)
+    row = launches.row(5)
+    assert row is not None
+    assert (launches.start(row), launches.duration(row)) == (10, 10)
+
+
+def test_an_unknown_number_names_none() -> None:
+    """Between two that are known, and beyond all."""
+    launches = Launches()
+    launches.add(5, 0, 1)
+    launches.add(7, 0, 1)
+    assert launches.row(6) is None
+    assert launches.row(8) is None
