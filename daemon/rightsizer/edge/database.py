@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Final, Self
 
 from rightsizer.domain.errors import HistoryError
+from rightsizer.edge.database_faults import (
+    DATABASE_ERRORS,
+    UnsoundDatabase,
+    is_broken,
+    is_unreadable,
+    text_of,
+)
 from rightsizer.edge.ownership import HISTORY, Called, Ownership
 
 __all__ = ["Database"]
 
-_BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_PRIMARY: Final = 0xFF
-"""The part of an extended result code that tells its kind."""
 _BESIDE: Final = ("-wal", "-shm")
 _KEPT_ASIDE: Final = 3
 """Broken files that are kept; a disk that breaks one after the other must not fill up."""
@@ -90,7 +94,7 @@ class Database:
                 connection = self._opened()
                 with connection:
                     yield connection
-            except sqlite3.Error as error:
+            except DATABASE_ERRORS as error:
                 raise HistoryError(f"{self._name}: {self._verdict(error)}") from None
             finally:
                 self._measure()
@@ -124,7 +128,7 @@ class Database:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._owner = Ownership(self.path, self._called)
             return self._open()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, *DATABASE_ERRORS) as error:
             self._release()
             raise HistoryError(
                 f"{self._name} cannot be written: {error}; make the folder writable for this user "
@@ -143,8 +147,8 @@ class Database:
         is_new = not self.path.exists()
         try:
             connection = self._connect()
-        except sqlite3.DatabaseError as error:
-            if not _is_broken(error):
+        except DATABASE_ERRORS as error:
+            if not is_unreadable(error):
                 raise
             self._put_aside()
             connection, is_new = self._connect(), True
@@ -164,9 +168,9 @@ class Database:
                 raise HistoryError(f"{self._name}: {error}") from None
         return self._connection
 
-    def _verdict(self, error: sqlite3.Error) -> str:
+    def _verdict(self, error: Exception) -> str:
         """What went wrong; a file that turns out to be broken is set aside."""
-        if self._owner is None or self._connection is None or not _is_broken(error):
+        if self._owner is None or self._connection is None or not is_broken(error):
             return str(error)
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
@@ -174,7 +178,7 @@ class Database:
         try:
             self._put_aside()
             self._connection = self._open()
-        except (OSError, sqlite3.Error) as trouble:
+        except (OSError, *DATABASE_ERRORS) as trouble:
             return f"{error}; a new one cannot be begun: {trouble}"
         return f"{error}; it was moved to '{self.set_aside}' and a new one begun"
 
@@ -214,6 +218,7 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, check_same_thread=False, timeout=self._busy_seconds)
+        connection.text_factory = text_of
         with _closed_on_error(connection):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
@@ -222,7 +227,7 @@ class Database:
             connection.execute("PRAGMA cache_size = -2048")
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if verdict != "ok":
-                raise _Unsound(verdict)
+                raise UnsoundDatabase(verdict)
         return connection
 
     def _open_read_only(self) -> sqlite3.Connection:
@@ -237,7 +242,7 @@ class Database:
                 if self._version(connection) == len(self._migrations):
                     return connection
                 return self._migrated_copy(connection)
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, *DATABASE_ERRORS) as error:
             raise HistoryError(
                 f"{self._name} cannot be read: {error}; run this as a user who may "
                 "read it, or name another file"
@@ -259,17 +264,6 @@ class Database:
             self.size_bytes = sum(file.stat().st_size for file in files if file.exists())
 
 
-class _Unsound(sqlite3.DatabaseError):
-    """A file that opens and whose pages contradict one another."""
-
-    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-
-
-def _is_broken(error: sqlite3.Error) -> bool:
-    # Errors of the module itself carry no code.
-    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _BROKEN
-
-
 def _connect_read_only(path: Path) -> sqlite3.Connection:
     try:
         return _connect_in_mode(path, "mode=ro")
@@ -285,6 +279,7 @@ def _connect_in_mode(path: Path, mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.resolve().as_uri()}?{mode}", uri=True, check_same_thread=False
     )
+    connection.text_factory = text_of
     with _closed_on_error(connection):
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     return connection
