@@ -22,8 +22,7 @@ from rightsizer.publish.web.server import WebServer
 from rightsizer.runtime.accountant import Accountant
 from rightsizer.runtime.actions.stationing import Acting
 from rightsizer.runtime.advice_control import AdviceRoutes
-from rightsizer.runtime.broker.opening import lending_of
-from rightsizer.runtime.broker.paths import closed_routes
+from rightsizer.runtime.broker.stationing import Broking
 from rightsizer.runtime.capture.stationing import Capturing
 from rightsizer.runtime.capture.witness import Witness
 from rightsizer.runtime.chores import Chores
@@ -53,8 +52,6 @@ from rightsizer.telemetry.source import Source
 
 if TYPE_CHECKING:
     from rightsizer.placement.seat import Seat
-    from rightsizer.runtime.broker.lending import Lending
-    from rightsizer.runtime.placing import Given
 
 __all__ = ["Agent"]
 
@@ -107,7 +104,7 @@ class Agent:
         )
         self._capturing = self._capturing_by(controls or Controls(clock), still_held)
         self._acting = Acting(settings, self.chores, self.accountant.latest, storage, clock)
-        self._lending = self._lending_of(settings)
+        self._broking = self._broking_by(settings)
         self._labels = LabelWriter(
             lambda: self.settings.labels, self.accountant.latest, self._seats_of, clock
         )
@@ -151,12 +148,9 @@ class Agent:
             clock=self._clock,
         )
 
-    def _lending_of(self, settings: Settings) -> "Lending | None":
+    def _broking_by(self, settings: Settings) -> Broking:
         latest, notify = self.accountant.latest, self._sinks.notify
-        return lending_of(settings, latest, self._freshness(), self._clock, notify)
-
-    def _given(self) -> "Given | None":
-        return self._lending.given() if self._lending else None
+        return Broking(settings, latest, self._freshness(), self._clock, notify)
 
     def _schedule(self, settings: Settings) -> tuple[Job, ...]:
         further = (*self._capturing.jobs, *self._acting.jobs)
@@ -185,8 +179,7 @@ class Agent:
         self.chores.keep(settings.history.retention, settings.history.fine_retention)
         self._advice_routes.explain_by(settings.rule_trees)
         self.profiles.follow(settings.profiles)
-        if self._lending:
-            self._lending.follow(settings)
+        self._broking.follow(settings)
         self._exposition.change(settings.web.metrics)
         tune(settings.log.level, settings.log.repeat_interval)
         for job in self._schedule(settings):
@@ -223,8 +216,8 @@ class Agent:
                 *self._capturing.routes,
                 *self._acting.routes,
                 *FlushRoute(self.chores.flush).routes,
-                *PlaceRoutes(lambda: self.settings, self._given).routes,
-                *(self._lending.routes if self._lending else closed_routes()),
+                *PlaceRoutes(lambda: self.settings, self._broking.given).routes,
+                *self._broking.routes,
                 *LifecycleRoutes(
                     self.reloader.reload, is_enabled=settings.web.enable_lifecycle
                 ).routes,
@@ -242,8 +235,7 @@ class Agent:
         self._restore()
         self._capturing.start()
         self._acting.start()
-        if self._lending:
-            self._lending.start()
+        self._broking.start()
         self.server.start()
         self.reloader.start()
         self.jobs.start()
@@ -271,8 +263,7 @@ class Agent:
         self._acting.stop()
         self.jobs.run("flush")
         self.server.stop()
-        if self._lending:
-            self._lending.stop()
+        self._broking.stop()
         self._source.close()
         self._storage.close()
         self._log.info("agent_stopped")
@@ -363,9 +354,7 @@ class Agent:
             counters[key] = count
         for level, count in self._log_counter.by_level().items():
             counters[series_key("rightsizer_log_messages_total", level=level)] = count
-        if self._lending:
-            counters |= self._lending.counters()
-        for part in (self._capturing, self._acting, self._sinks):
+        for part in (self._capturing, self._acting, self._broking, self._sinks):
             counters |= part.counters()
         return counters
 
@@ -377,6 +366,4 @@ class Agent:
         }
         if self._storage.history is not None:
             gauges["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
-        if self._lending:
-            gauges |= self._lending.gauges()
-        return gauges | self._sinks.gauges()
+        return gauges | self._broking.gauges() | self._sinks.gauges()
