@@ -77,16 +77,26 @@ def store() -> Iterator[PrometheusStore]:
 
 
 def waits(past: EstatePast) -> None:
-    """Two pods of one deployment that wait for two GPUs and a seventh, and one that runs."""
+    """Two pods of one deployment that wait for two GPUs and a seventh; what runs, and starts.
+
+    docs/metrics/workload/pod-metrics.md of kubernetes/kube-state-metrics: the phase is Pending
+    until images are pulled, and `kube_pod_status_scheduled` says whether there is a node.
+    """
     created = NOW // NANOSECONDS_PER_SECOND - HOUR
     for pod, phase, resource, count in (
         ("wait-7d4b9cf5f6-b2x4z", "Pending", "nvidia_com_gpu", 2),
         ("wait-7d4b9cf5f6-c2x4z", "Pending", "nvidia_com_mig_1g_10gb", 1),
         ("llama-2", "Running", "nvidia_com_gpu", 1),
+        ("starts-7d4b9cf5f6-d2x4z", "Pending", "nvidia_com_gpu", 8),
     ):
         name = {"namespace": "chat", "pod": pod}
         past.series("kube_pod_status_phase", {**name, "phase": phase}, 1, 22)
         past.series("kube_pod_created", name, created, 22)
+        has_node = not pod.startswith("wait-")
+        for condition in ("true", "false", "unknown"):
+            is_so = condition == str(has_node).lower()
+            labels = {**name, "condition": condition}
+            past.series("kube_pod_status_scheduled", labels, int(is_so), 22)
         if phase == "Pending":
             past.series(
                 "kube_pod_nodeselectors", {**name, "nodeselector_node_pool": "large"}, 1, 22

@@ -1,17 +1,20 @@
 """Devices are short where the engines on them have requests waiting, and only while full."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pytest
 
 from dcgm_estate import BUSY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
+from rightsizer.domain.signal import Signal
 from rightsizer.domain.state import Condition, Resource
 from rightsizer.fleet.estate import Day
 from rightsizer.fleet.kept.column import Column
 from rightsizer.fleet.kept.grid import DAY
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.fleet.sources.kubernetes_series import Pod
 from rightsizer.fleet.sources.serving import ServingMetrics
 
 pytestmark = pytest.mark.prometheus
@@ -29,6 +32,12 @@ ENGINES: Final[tuple[tuple[str, Mapping[str, float], float], ...]] = (
     ("cache-0", {"vllm:num_requests_waiting": 0, "vllm:gpu_cache_usage_perc": 0.97}, 6),
     ("tgi-0", {"tgi_queue_size": 3}, 6),
     ("triton-0", {"nv_inference_pending_request_count": 5}, 6),
+    # observability/metrics_collector.py of sgl-project/sglang: releases of 2026 write `_`.
+    ("sglang-0", {"sglang:num_queue_reqs": 4}, 6),
+    ("sglang-1", {"sglang_num_queue_reqs": 4, "sglang_token_usage": 0.4}, 6),
+    ("prefill-0", {"sglang:num_queue_reqs": 0, "sglang:num_prefill_bootstrap_queue_reqs": 2}, 6),
+    # tensorrt_llm/metrics/collector.py of NVIDIA/TensorRT-LLM.
+    ("trtllm-0", {"trtllm_num_requests_waiting": 7, "trtllm_kv_cache_utilization": 0.3}, 6),
     ("calm-0", {"vllm:num_requests_waiting": 0, "vllm:kv_cache_usage_perc": 0.3}, 0),
 )
 
@@ -60,6 +69,21 @@ def day(store: PrometheusStore) -> Day:
     report = source.probe(store, NOW, DAY)
     devices = list(source.estate(store, report, NOW, DAY).devices.values())
     return source.day(store, report, devices, YESTERDAY)
+
+
+def test_a_label_tells_what_waits() -> None:
+    """TensorRT-LLM in Triton: custom_metrics_reporter.cc of triton-inference-server's backend."""
+    past = EstatePast()
+    held = {"pod": "trt-0", "namespace": "chat", "container": "engine"}
+    past.device([Phase(0, 24, FULL, held)], UUID=gpu(0), modelName="NVIDIA H100 80GB HBM3")
+    for state, count in (("waiting", 3), ("scheduled", 8), ("max", 512)):
+        labels = {**held, "model": "llm", "version": "1", "request_type": state}
+        past.series("nv_trt_llm_request_metrics", labels, count)
+    with stored(past) as store:
+        told = ServingMetrics().signals(store, [Pod("chat", "trt-0")], YESTERDAY)
+    (found,) = told.values()
+    assert {max(filter(math.isfinite, column)) for column in found.values()} == {3, 8}
+    assert found.keys() == {Signal.REQUESTS_WAITING, Signal.REQUESTS_RUNNING}
 
 
 def hours(day: Day, number: int, column: Column) -> float:

@@ -52,6 +52,8 @@ def test_a_question_has_all_that_stores_want() -> None:
         "deny_partial_response": "1", "nocache": "1",
     }  # fmt: skip
     assert first.headers["X-Scope-OrgID"] == "a"
+    # pkg/tenancy/tenancy.go of thanos-io/thanos: the default of --query.tenant-header.
+    assert first.headers["THANOS-TENANT"] == "a"
     assert (second.path, second.parameters["time"]) == ("/api/v1/query", "1794960000.250")
 
 
@@ -86,6 +88,31 @@ def test_a_store_that_hangs_is_not_asked_forever() -> None:
         refusal(502, "bad gateway"),
         refusal(429, "too many outstanding requests", "too_many_requests"),
         refusal(422, "err-mimir-tenant-max-request-rate: slow down"),
+        refusal(429, "rejected by the limited queries (err-mimir-query-limited)"),
+        # pkg/ingester/errors.go of grafana/mimir, behind what gRPC calls it.
+        refusal(
+            500,
+            "rpc error: code = ResourceExhausted desc = ingester is currently too busy to process "
+            "queries, try again later",
+            "internal",
+        ),
+        # ring/ring.go of grafana/dskit: as long as a rollout takes.
+        refusal(500, "too many unhealthy instances in the ring", "internal"),
+        # pkg/querier/blocks_store_queryable.go of grafana/mimir.
+        refusal(
+            500,
+            "the consistency check failed because some blocks were not queried "
+            "(err-mimir-store-consistency-check-failed). The non-queried blocks are: 01",
+        ),
+        # app/vmselect/main.go of VictoriaMetrics; 503, and 429 of late.
+        refusal(
+            429,
+            "couldn't start executing the request in 10.000 seconds, since "
+            "-search.maxConcurrentRequests=8 concurrent requests are executed. Possible solutions: "
+            "to reduce query load; to increase -search.maxQueueDuration=10s; to increase "
+            "-search.maxQueryDuration=30s",
+            "429",
+        ),
         refusal(503, "query timed out in query queue", "timeout"),
         refusal(503, "cannot handle more than 8 concurrent search requests during 10s", "503"),
     ],

@@ -41,6 +41,17 @@ SPAN_REFUSALS = (
         ),
     ),
     (422, "the query exceeded the aggregated chunks size limit (err-mimir-max-chunks-bytes)"),
+    (
+        422,
+        (
+            "the estimated number of chunks for the query exceeded the maximum allowed (limit: 9 "
+            "chunks) (err-mimir-max-estimated-chunks-per-query)"
+        ),
+    ),
+    # pkg/util/limiter/query_limiter.go of cortexproject/cortex.
+    (422, "the query hit the aggregated data size limit (limit: 1048576 bytes)"),
+    # pkg/store/limiter.go of thanos-io/thanos, which its query component has too.
+    (422, "failed to send samples: limit 1000 violated (got 1080)"),
     (422, "err-mimir-max-estimated-memory-consumption-per-query"),
     (422, "the query time range exceeds the limit (query length: 768h0m0s, limit: 24h0m0s)"),
     (422, "the query hit the max number of series limit (limit: 100 series)"),

@@ -22,7 +22,10 @@ class StoreSettings:
         help="Address of Prometheus, Thanos Query, Mimir or VictoriaMetrics, up to what comes "
         "before `/api/v1`; empty for none.",
     )
-    tenant: str = setting("", help="Sent as `X-Scope-OrgID`, which Mimir and Cortex ask for.")
+    tenant: str = setting(
+        "",
+        help="Sent as `X-Scope-OrgID`, which Mimir and Cortex ask for, and as `THANOS-TENANT`.",
+    )
     token_file: str = setting("", help="A file that holds a bearer token; read at each request.")
     username: str = setting("", help="User of basic authentication.")
     password_file: str = setting("", help="A file that holds that user's password.")

@@ -31,6 +31,8 @@ _PATIENCE: Final = 1.25
 _NOT_ALLOWED: Final = 405
 _EXPLAINED: Final = frozenset({400, 422, 500, 503})
 """Statuses with which stores say in JSON what is wrong."""
+_TENANT: Final = ("X-Scope-OrgID", "THANOS-TENANT")
+"""Of Mimir and Cortex, and of Thanos, which takes one without for its default tenant."""
 _CHECKS: Final = {
     FailureKind.AWAY: "check fleet.store.url and whether it runs",
     FailureKind.UNTRUSTED: "check fleet.store.ca_file, certificate_file and key_file",
@@ -77,7 +79,7 @@ class Endpoint:
         self._places = threading.BoundedSemaphore(settings.concurrency)
         self._method = "POST"
         self.meter = Meter()
-        tenant = {"X-Scope-OrgID": settings.tenant} if settings.tenant else {}
+        tenant = dict.fromkeys(_TENANT, settings.tenant) if settings.tenant else {}
         self._http = HttpClient(
             settings.url,
             HttpSettings(

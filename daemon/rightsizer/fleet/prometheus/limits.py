@@ -39,6 +39,10 @@ _TEXTS: Final = (
     (r"query timed out in query queue", LimitKind.BUSY),
     (r"maxQueueDuration|cannot handle more than \d+ concurrent", LimitKind.BUSY),
     (r"too many outstanding requests|err-mimir-tenant-max-request-rate", LimitKind.BUSY),
+    # Mimir: a part of it is overloaded, or away for as long as a rollout takes.
+    (r"err-mimir-query-limited|too busy to process queries", LimitKind.BUSY),
+    (r"too many unhealthy instances in the ring", LimitKind.BUSY),
+    (r"err-mimir-store-consistency-check-failed", LimitKind.BUSY),
     (r"maxQueryDuration|timeout exceeded", LimitKind.TIME),
     (r"query timed out|query was canceled|context deadline exceeded", LimitKind.TIME),
     # Prometheus.
@@ -50,7 +54,7 @@ _TEXTS: Final = (
     (r"code = ResourceExhausted|received message larger than max", LimitKind.SPAN),
     (r"allocate chunk bytes: pool exhausted", LimitKind.SPAN),
     # Mimir and Cortex.
-    (r"the query exceeded the maximum|the query exceeded the aggregated", LimitKind.SPAN),
+    (r"the query exceeded the (maximum|aggregated)", LimitKind.SPAN),
     (r"the query hit the (max|aggregated)", LimitKind.SPAN),
     (r"the (total )?query time range exceeds the limit", LimitKind.SPAN),
     (r"err-mimir-max-", LimitKind.SPAN),

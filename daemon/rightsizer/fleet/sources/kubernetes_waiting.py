@@ -18,7 +18,11 @@ _REQUESTED: Final = (
     f"max by ({_POD}, container, exported_container, resource)"
     ' (kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu.*|mig_.+)"})'
 )
-_PENDING: Final = f'max by ({_POD}) (kube_pod_status_phase{{phase="Pending"}}) == 1'
+# A pod is pending too while its images are pulled, on a node whose GPUs it holds already.
+_PENDING: Final = (
+    f'max by ({_POD}) (kube_pod_status_phase{{phase="Pending"}}) == 1 unless on ({_POD})'
+    f' (max by ({_POD}) (kube_pod_status_scheduled{{condition="true"}}) == 1)'
+)
 _SLICE: Final = re.compile(r"nvidia_com_mig_(\d)g")
 _SLICES: Final = 7
 """Of a whole GPU, on the boards that have MIG."""
@@ -28,7 +32,7 @@ _HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 def waiting_pods(
     store: Store, owners: KubernetesOwners, selectors: Sequence[str], now: Nanoseconds
 ) -> tuple[Waiting, ...]:
-    """What waits now, by workload; a pending pod has no node yet.
+    """What waits now, by workload: pending pods that have no node yet.
 
     Args:
         store: Whom to ask.

@@ -24,7 +24,7 @@ Told: TypeAlias = "Mapping[Signal, array[float]]"
 
 _POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
 _NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "kubernetes_namespace")
-_PART_LABELS: Final = ("model_name", "model", "name", "version", "engine")
+_PART_LABELS: Final = ("model_name", "model", "name", "version", "engine", "dp_rank")
 """Those that tell apart what an engine counts apart; scrapers' labels are not among them."""
 _AT_ONCE: Final = 200
 _NEWER: Final = "nv_inference_pending_request_count"
@@ -33,7 +33,7 @@ _LABELS: Final = ", ".join((*_POD_LABELS, *_NAMESPACE_LABELS))
 
 
 class ServingMetrics:
-    """vLLM, Text Generation Inference, SGLang and Triton, as far as a store has them."""
+    """vLLM, Text Generation Inference, SGLang, Triton and TensorRT-LLM, as a store has them."""
 
     name: Final = "serving"
 
@@ -80,7 +80,7 @@ class ServingMetrics:
         return found
 
     def _found(self, store: Store, now: Nanoseconds) -> tuple[Measure, ...]:
-        names = one_of("__name__", (measure.metric for measure in MEASURES))
+        names = one_of("__name__", dict.fromkeys(measure.metric for measure in MEASURES))
         there = {
             series.labels["__name__"]
             for series in store.instant(f"count by (__name__) ({{{names}}})", now)
@@ -94,7 +94,8 @@ def _asked(store: Store, measure: Measure, pods: Sequence[Pod], grid: Grid) -> S
     names = [pod.name for pod in pods]
     span = f"[{grid.step // NANOSECONDS_PER_SECOND}s]"
     parts = " or ".join(
-        f"{measure.function}({selector(measure.metric, one_of(label, names))}{span})"
+        f"{measure.function}({selector(measure.metric, one_of(label, names), measure.matcher)}"
+        f"{span})"
         for label in _POD_LABELS
     )
     once = f"max by ({_LABELS}, {', '.join(_PART_LABELS)}) ({parts})"

@@ -1,7 +1,8 @@
 """What Slurm's exporters tell of an estate: whose a job is, and how many jobs wait.
 
-Labels and names differ by exporter: those of Slurm's own (25.11 on), vpenso's, rivosinc's,
-guilbaults' slurm-job-exporter and omnistat are understood, each as far as it is there.
+Labels and names differ by exporter: those of Slurm's own (25.11 on), vpenso's and SckyzO's,
+rivosinc's, Soperator's, guilbaults' slurm-job-exporter and omnistat are understood, each as far
+as it is there.
 """
 
 from collections.abc import Mapping
@@ -10,9 +11,15 @@ from typing import Final, NamedTuple
 
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
-from rightsizer.fleet.estate import Estate, Waiting
+from rightsizer.fleet.estate import Estate
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.labels import first_label, one_of
+from rightsizer.fleet.sources.slurm_waiting import (
+    PENDING_NAMES,
+    partitions_in,
+    tells_of_pending_jobs,
+    waiting_jobs,
+)
 from rightsizer.fleet.store import Store
 
 __all__ = ["SlurmState", "workload_of_job"]
@@ -24,8 +31,14 @@ _JOBS: Final = (
     "slurm_job_memory_usage_gpu",
     "rmsjob_info",
 )
-_NODES: Final = ("slurm_node_info", "slurm_node_cpu_total", "slurm_node_cpus_total")
-_NODE_LABELS: Final = ("node", "nodename", "hostname")
+_NODES: Final = (
+    "slurm_node_info",
+    "slurm_node_cpu_total",
+    "slurm_node_cpus_total",
+    "slurm_node_partition",
+)
+# On Kubernetes, `node` may be where the exporter itself runs.
+_NODE_LABELS: Final = ("node_name", "node", "nodename", "hostname")
 _ID_LABELS: Final = ("jobid", "job_id", "slurmjobid", "slurm_job_id", "hpc_job")
 _USER_LABELS: Final = ("user", "username", "user_name")
 _ACCOUNT_LABELS: Final = ("account", "slurm_account", "project")
@@ -38,18 +51,6 @@ _JOB_LABELS: Final = (
     *_PARTITION_LABELS,
     *_NAME_LABELS,
 )
-_PENDING: Final = (
-    'slurm_partition_jobs_pending{partition!=""}',
-    'slurm_partition_job_state_total{partition!="",state=~"(?i)pending"}',
-    'slurm_queue_pending{partition!=""}',
-)
-"""By partition, in the order in which they are believed; users and reasons are summed over."""
-_PENDING_NAMES: Final = (
-    "slurm_partition_jobs_pending",
-    "slurm_partition_job_state_total",
-    "slurm_queue_pending",
-)
-_QUEUE: Final = "slurm_queue_pending"
 _LOOK: Final[Nanoseconds] = 6 * 3600 * NANOSECONDS_PER_SECOND
 
 
@@ -72,13 +73,13 @@ class SlurmState:
 
     def probe(self, store: Store, now: Nanoseconds) -> SourceReport:
         """Which exporters' metrics are there, and what follows."""
-        names = one_of("__name__", (*_JOBS, *_PENDING_NAMES))
+        names = one_of("__name__", (*_JOBS, *PENDING_NAMES))
         found = store.instant(f"count by (__name__) ({{{names}}})", now)
         metrics = frozenset(series.labels["__name__"] for series in found)
         if not metrics:
             return SourceReport(self.name)
         has_jobs = not metrics.isdisjoint(_JOBS)
-        has_queue = not metrics.isdisjoint(_PENDING_NAMES)
+        has_queue = not metrics.isdisjoint(PENDING_NAMES) or tells_of_pending_jobs(store, now)
         told = (
             (
                 has_jobs,
@@ -119,32 +120,34 @@ class SlurmState:
             team = job.account or job.user
             if team:
                 teams[key] = team
-        partitions = self._partitions(store, now)
+        nodes = self._nodes(store, now)
+        # Of a node in several, the first by name.
+        partitions = {node: name for name in sorted(nodes, reverse=True) for node in nodes[name]}
         devices = {
             uuid: replace(device, pool=partitions[device.node], scheduler=WorkloadKind.SLURM)
             if device.node in partitions
             else device
             for uuid, device in estate.devices.items()
         }
+        pools = {each.node: each.pool for each in devices.values()}
         return replace(
             estate,
             devices=devices,
             workloads=workloads,
             teams=teams,
-            waiting=(*estate.waiting, *self._waiting(store, now)),
+            waiting=(*estate.waiting, *waiting_jobs(store, nodes, pools, now)),
         )
 
-    def _partitions(self, store: Store, now: Nanoseconds) -> Mapping[str, str]:
-        """The partition of each node; of a node in several, the first by name."""
+    def _nodes(self, store: Store, now: Nanoseconds) -> Mapping[str, frozenset[str]]:
+        """The nodes of each partition."""
         nodes = f'{{{one_of("__name__", _NODES)},partition!=""}}'
-        found = store.instant(
+        found: dict[str, set[str]] = {}
+        for each in store.instant(
             f"group by ({', '.join((*_NODE_LABELS, 'partition'))}) ({nodes})", now
-        )
-        named = sorted(
-            ((first_label(each.labels, _NODE_LABELS), each.labels["partition"]) for each in found),
-            reverse=True,
-        )
-        return dict(named)
+        ):
+            for name in partitions_in(each.labels["partition"]):
+                found.setdefault(name, set()).add(first_label(each.labels, _NODE_LABELS))
+        return {name: frozenset(some) for name, some in found.items()}
 
     def _jobs(self, store: Store, now: Nanoseconds, lookback: Nanoseconds) -> Mapping[str, _Job]:
         query = f"group by ({', '.join(_JOB_LABELS)}) ({{{one_of('__name__', _JOBS)}}})"
@@ -165,17 +168,3 @@ class SlurmState:
             former = found.get(key, _Job("", "", "", ""))
             found[key] = _Job(*(old or new for old, new in zip(former, seen, strict=True)))
         return found
-
-    def _waiting(self, store: Store, now: Nanoseconds) -> tuple[Waiting, ...]:
-        for query in _PENDING:
-            # Two scrapers of one exporter tell of the same jobs.
-            once = f"max without (instance, job, prometheus, prometheus_replica, replica) ({query})"
-            found = store.instant(f"sum by (partition) ({once})", now)
-            if found:
-                return tuple(
-                    Waiting(partition, partition, series.values[0])
-                    for series in found
-                    if (partition := series.labels.get("partition", "")) and series.values[0] > 0
-                )
-        found = store.instant(f"max({_QUEUE})", now)
-        return tuple(Waiting("slurm", "", each.values[0]) for each in found if each.values[0] > 0)

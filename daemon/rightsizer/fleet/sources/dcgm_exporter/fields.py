@@ -8,6 +8,7 @@ from rightsizer.domain.signal import PIPES, Signal
 from rightsizer.domain.state import Tier
 
 __all__ = [
+    "DIVIDED_NAMES",
     "ENERGY",
     "FIGURES",
     "MEASURED",
@@ -95,6 +96,15 @@ def spellings(field: DcgmField) -> tuple[str, ...]:
     """Today's name, that of dcgm-exporter 1.x, and what a relay makes of a counter."""
     former = _FORMER.get(field.name)
     return (field.name, *((former,) if former else ()), f"{field.name}_total")
+
+
+DIVIDED_NAMES: Final = frozenset(
+    name
+    for field in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED")
+    for name in spellings(DCGM_FIELDS[field])
+)
+"""What dcgm-exporter divides among the pods that share a device, since 4.6 and with
+`--kubernetes-virtual-gpus`: `isPerProcessMetric` of its process_metrics.go."""
 
 
 def presence_names(metrics: Iterable[str]) -> tuple[str, ...]:

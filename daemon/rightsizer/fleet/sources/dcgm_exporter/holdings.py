@@ -24,6 +24,8 @@ _SLOWEST = 8.0
 """How many times the estate's usual interval a scrape may take: 15 s, and two minutes."""
 _HUNDREDTHS = 100
 _ROUNDING = 1e-6
+_TWICE = 1.5
+"""Of the samples of a stretch, from which on nobody's and a holder's are of the same time."""
 
 
 @dataclass(slots=True)
@@ -32,6 +34,32 @@ class Presence:
 
     counts: dict[Holder | None, array[float]] = field(default_factory=dict)
     """`None` for the time in which nobody held it."""
+
+    @property
+    def fullest(self) -> float:
+        """The most samples of one holder in a stretch, or of nobody."""
+        return max(
+            (count for column in self.counts.values() for count in map(_number, column)),
+            default=0.0,
+        )
+
+    @property
+    def is_told_twice(self) -> bool:
+        """Whether the device has a series of its own while others hold it.
+
+        dcgm-exporter writes it since 4.6 with `--kubernetes-virtual-gpus`, for the fields whose
+        value it divides among the pods (dcgm-exporter#594).
+        """
+        nobody = self.counts.get(None)
+        if nobody is None:
+            return False
+        held = [column for holder, column in self.counts.items() if holder is not None]
+        most = _TWICE * self.fullest
+        return any(
+            _number(own) + max(map(_number, others)) > most
+            for own, *others in zip(nobody, *held, strict=True)
+            if others
+        )
 
     def known_seconds(self, grid: Grid, resolution_seconds: float) -> array[float]:
         """How much of each stretch was watched.
@@ -44,14 +72,11 @@ class Presence:
             resolution_seconds: Usual time between two samples in the estate.
         """
         length = seconds(grid.step)
-        fullest = max(
-            (count for column in self.counts.values() for count in map(_number, column)),
-            default=0.0,
-        )
-        expected = max(fullest, length / (_SLOWEST * resolution_seconds))
+        expected = max(self.fullest, length / (_SLOWEST * resolution_seconds))
         known = array("d", bytes(8 * grid.count))
+        together = max if self.is_told_twice else sum
         for at, columns in enumerate(zip(*self.counts.values(), strict=True)):
-            part = sum(map(_number, columns)) / expected
+            part = together(map(_number, columns)) / expected
             known[at] = length if part >= _WHOLE else part * length
         return known
 
@@ -83,13 +108,18 @@ def held_runs(
     """
     shares: dict[str, array[float]] = {}
     known: dict[str, Workload] = {}
+    is_told_twice = presence.is_told_twice
     for at, columns in enumerate(zip(*presence.counts.values(), strict=True)):
-        total = sum(map(_number, columns))
+        counts = dict(zip(presence.counts, map(_number, columns), strict=True))
+        if is_told_twice:
+            nobodys = counts.pop(None)
+            counts[None] = max(0.0, nobodys - max(counts.values()))
+        total = sum(counts.values())
         if total <= 0.0:
             continue
-        for holder, count in zip(presence.counts, columns, strict=True):
+        for holder, count in counts.items():
             workload = None if holder is None else workloads.get(holder)
-            if workload is None or not _number(count):
+            if workload is None or not count:
                 continue
             known[workload.key] = workload  # The latest pod stands for it.
             column = shares.setdefault(workload.key, array("d", bytes(8 * grid.count)))

@@ -16,7 +16,7 @@ from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.census import holder_names, take_census
 from rightsizer.fleet.sources.dcgm_exporter.day_tracks import DayTracks
-from rightsizer.fleet.sources.dcgm_exporter.fields import presence_names
+from rightsizer.fleet.sources.dcgm_exporter.fields import DIVIDED_NAMES, presence_names
 from rightsizer.fleet.sources.dcgm_exporter.holders import HolderNames, workloads_of
 from rightsizer.fleet.sources.dcgm_exporter.holdings import Presence, held_runs, presences
 from rightsizer.fleet.sources.dcgm_exporter.labels import UUID_LABELS
@@ -115,6 +115,8 @@ class DcgmExporterSource:
         spelling = self._spelled(store, names, grid.end)
         queries = DayQueries(store, grid, whole_uuids(chosen), spelling.uuid_labels)
         present = presences(queries.counted(names), grid, spelling.holders)
+        if any(one.is_told_twice for one in present.values()):
+            queries = replace(queries, divided=DIVIDED_NAMES)
         read = read_devices(queries, report.metrics)
         held = self._held(store, grid, present, read)
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS

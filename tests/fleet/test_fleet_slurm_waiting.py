@@ -1,0 +1,156 @@
+"""What waits for GPUs in the words of each of Slurm's exporters, and what only seems to."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pytest
+
+from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
+from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.kept.grid import DAY
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.fleet.sources.slurm import SlurmState
+
+pytestmark = pytest.mark.prometheus
+
+LATE: Final = 23
+"""From which hour on an exporter is scraped."""
+
+
+def slurmctld(past: EstatePast) -> None:
+    """Slurm's own page: src/plugins/metrics/openmetrics/openmetrics.c of SchedMD/slurm.
+
+    What is held counts among what is pending: `_statistics_part_aggregate_job` of
+    src/slurmctld/statistics.c. GPUs are told since 26.05.
+    """
+    for partition, pending, held, gpus in (("gpu", 9, 4, 8), ("cpu", 50, 0, 0)):
+        labels = {"partition": partition}
+        past.series("slurm_partition_jobs_pending", labels, pending, LATE)
+        past.series("slurm_partition_jobs_hold", labels, held, LATE)
+        past.series("slurm_partition_gpus", labels, gpus, LATE)
+
+
+def sckyzo(past: EstatePast) -> None:
+    """docs/metric-surface.md of SckyzO/slurm_exporter 1.9: by user and reason of squeue."""
+    for user, partition, reason, count in (
+        ("ada", "gpu", "Resources", 3),
+        ("eve", "gpu", "Priority", 2),
+        ("eve", "gpu", "Dependency", 7),
+        ("eve", "gpu", "DependencyNeverSatisfied", 1),
+        ("ada", "gpu", "JobHeldUser", 11),
+        ("ada", "gpu", "BeginTime", 13),
+        ("ada", "cpu", "Resources", 40),
+    ):
+        labels = {"user": user, "partition": partition, "reason": reason}
+        past.series("slurm_queue_pending", labels, count, LATE)
+    for partition, count in (("gpu", 1), ("cpu", 0)):
+        for state in ("idle", "allocated"):
+            name = f"slurm_partition_gpus_{state}"
+            past.series(name, {"partition": partition}, count, LATE)
+
+
+def former_sckyzo(past: EstatePast) -> None:
+    """Before 1.9: squeue's list of partitions, sinfo's star, and no GPUs of partitions.
+
+    internal/collector/node_default_partition_test.go tells of the star, docs/metrics.md of the
+    list.
+    """
+    for partition, count in (("gpu", 2), ("cpu,gpu", 3), ("cpu", 40)):
+        labels = {"user": "ada", "partition": partition, "reason": "Resources"}
+        past.series("slurm_queue_pending", labels, count, LATE)
+    for node, partition in (("gpu-1", "gpu*"), ("cpu-1", "cpu"), ("cpu-2", "cpu")):
+        labels = {"node": node, "partition": partition, "status": "mixed"}
+        past.series("slurm_node_cpu_total", labels, 96, LATE)
+
+
+def rivosinc(past: EstatePast) -> None:
+    """exporter/jobs.go of rivosinc/prometheus-slurm-exporter: by partition and state."""
+    for state, count in (("PENDING", 5), ("RUNNING", 70)):
+        labels = {"partition": "gpu", "state": state}
+        past.series("slurm_partition_job_state_total", labels, count, LATE)
+
+
+def soperator(past: EstatePast) -> None:
+    """docs/slurm-exporter.md of nebius/soperator: a series for each job, whatever its state."""
+    past.series("slurm_node_partition", {"node_name": "gpu-1", "partition": "gpu"}, 1, LATE)
+    for number, (state, reason) in enumerate(
+        [("PENDING", "Resources")] * 5
+        + [("PENDING", "JobHeldAdmin"), ("PENDING", "Dependency"), ("RUNNING", "None")]
+    ):
+        labels = {
+            "job_id": str(number),
+            "job_state": state,
+            "job_state_reason": reason,
+            "slurm_partition": "gpu",
+            "user_name": "ada",
+        }
+        past.series("slurm_job_info", labels, 1, LATE)
+
+
+EXPORTERS: Final = (slurmctld, sckyzo, former_sckyzo, rivosinc, soperator)
+
+
+@contextmanager
+def told(*by: Callable[[EstatePast], None]) -> Iterator[PrometheusStore]:
+    """A node with a GPU, and what an exporter tells."""
+    past = EstatePast(interval_seconds=120)
+    past.device(
+        [Phase(LATE, 24, BUSY)], UUID=gpu(0), Hostname="gpu-1", modelName="NVIDIA H100 80GB HBM3"
+    )
+    for each in by:
+        each(past)
+    with stored(past) as store:
+        yield store
+
+
+def waiting(store: PrometheusStore) -> tuple[Waiting, ...]:
+    """What waits now."""
+    source = DcgmExporterSource()
+    estate = source.estate(store, source.probe(store, NOW, DAY), NOW, DAY)
+    return SlurmState().enrich(store, estate, NOW, DAY).waiting
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_what_a_free_gpu_would_start_waits(exporter: Callable[[EstatePast], None]) -> None:
+    """Five jobs: neither what is held or comes later, nor what wants no GPU."""
+    with told(exporter) as store:
+        assert waiting(store) == (Waiting("gpu", "gpu", 5.0),)
+        assert "How many jobs wait is known by partition." in SlurmState().probe(store, NOW).can
+
+
+def test_a_queue_without_partitions_is_known_as_a_whole() -> None:
+    """queue.go of vpenso/prometheus-slurm-exporter, which tells what depends on other jobs."""
+
+    def vpenso(past: EstatePast) -> None:
+        past.series("slurm_queue_pending", {}, 9, LATE)
+        past.series("slurm_queue_pending_dependency", {}, 4, LATE)
+
+    with told(vpenso) as store:
+        assert waiting(store) == (Waiting("slurm", "", 5.0),)
+
+
+def test_a_queue_waits_for_the_pool_that_its_nodes_are_in() -> None:
+    """A node in two partitions is in the pool of the first by name."""
+
+    def two(past: EstatePast) -> None:
+        for partition in ("gpu", "debug"):
+            labels = {"node": "gpu-1", "partition": partition}
+            past.series("slurm_node_cpu_total", labels, 96, LATE)
+        past.series("slurm_partition_jobs_pending", {"partition": "gpu"}, 5, LATE)
+
+    with told(two) as store:
+        assert waiting(store) == (Waiting("gpu", "debug", 5.0),)
+
+
+def test_a_queue_of_nothing_but_held_jobs_is_empty() -> None:
+    """And is not looked for among the less exact figures."""
+
+    def held(past: EstatePast) -> None:
+        past.series("slurm_partition_jobs_pending", {"partition": "gpu"}, 4, LATE)
+        past.series("slurm_partition_jobs_hold", {"partition": "gpu"}, 4, LATE)
+        rivosinc(past)
+
+    with told(held) as store:
+        assert waiting(store) == ()
