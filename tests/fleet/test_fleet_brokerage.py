@@ -22,6 +22,9 @@ from rightsizer.fleet.pools.brokerage import Offer, Served, broker
 from rightsizer.fleet.pools.reclaim import reclaims_of
 from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
 
+ROUNDED = 1e-5
+"""Each offer is told to six places."""
+
 
 def a_pool(
     name: str, free: Mapping[str, int], *, nodes: int = 2, each: int = 8, days: float = DAYS
@@ -364,8 +367,8 @@ def test_no_more_is_promised_than_is_free_or_freed(
             arrived[target] += sum(gpus for _, gpus in frees)
     now, after = _sum(offers, is_now=True), _sum(offers, is_now=False)
     for node in free | freed | now | after:
-        assert now[node] <= free[node] + 1e-6
-        assert now[node] + after[node] + arrived[node] <= free[node] + freed[node] + 1e-6
+        assert now[node] <= free[node] + ROUNDED
+        assert now[node] + after[node] + arrived[node] <= free[node] + freed[node] + ROUNDED
     held = Counter(node for each in seen.workloads for node in each.nodes.keys() & freed.keys())
     assert all(held[node] for node in freed)
     for each in found:

@@ -62,6 +62,15 @@ def test_the_parts_sum_to_the_whole_and_stay_on_the_same_gpu(
     assert (there.low, there.value, there.high) == pytest.approx((1.0, 1.0, 1.0))
 
 
+def test_a_time_line_that_rounds_to_busy_is_stretched_whole() -> None:
+    """Its parts sum to a little less than 1, which is no idle time to put the rest into."""
+    kernels = {"plain": 0.338593064012032, "unknown": 0.38970820883080737}
+    others = dict.fromkeys(("tensor", "copy", "host_wait", "gap"), 0.0)
+    found = ProfiledTime(**kernels, **others, collective=0.2716987271571606).at_busy(0.6)
+    assert found.busy + found.copy + found.host == pytest.approx(1.0)
+    assert found.gap == pytest.approx(0.4)
+
+
 @given(times(), st.sampled_from([A100, L40S, T4, "B200", "H100-SXM5-80GB:1g.10gb"]), st.data())
 def test_whatever_its_kernels_wait_for_the_time_lies_within(
     profiled: ProfiledTime, target: str, data: st.DataObject

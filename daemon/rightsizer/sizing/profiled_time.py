@@ -13,6 +13,9 @@ a launch takes 5 to 20 us by HolisticTraceAnalysis, and a kernel of no work some
 _UNKNOWN_IN_PRODUCTS_RATIO: Final = 0.5
 """Of kernels whose names do not tell, those taken to be products of matrices; an assumption."""
 
+_NOTHING: Final = 1e-9
+"""Shares below it are what rounding left of none."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProfiledTime:
@@ -72,18 +75,19 @@ class ProfiledTime:
 
         Telemetry's window is longer than a profile, and no profiler slows it.
         """
-        idle = 1.0 - self.busy
-        more = busy / self.busy if self.busy > 0.0 else 0.0
-        less = (1.0 - busy) / idle if idle > 0.0 else 0.0
+        idle = self.copy + self.host
+        was_busy, was_idle = self.busy > _NOTHING, idle > _NOTHING
+        more = busy / self.busy if was_busy else 0.0
+        less = (1.0 - busy) / idle if was_idle else 0.0
         return replace(
             self,
             tensor=self.tensor * more,
             plain=self.plain * more,
-            unknown=self.unknown * more + (busy if self.busy <= 0.0 else 0.0),
+            unknown=self.unknown * more + (0.0 if was_busy else busy),
             collective=self.collective * more,
             copy=self.copy * less,
             host_wait=self.host_wait * less,
-            gap=self.gap * less + (1.0 - busy if idle <= 0.0 else 0.0),
+            gap=self.gap * less + (0.0 if was_idle else 1.0 - busy),
         )
 
     def kernel_range(self, speeds: CapacityRatios) -> tuple[float, float]:
