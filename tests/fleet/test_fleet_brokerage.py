@@ -22,8 +22,7 @@ from rightsizer.fleet.pools.brokerage import Offer, Served, broker
 from rightsizer.fleet.pools.reclaim import reclaims_of
 from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
 
-ROUNDED = 1e-5
-"""Each offer is told to six places."""
+ROUNDED = 1e-5  # Each offer is told to six places.
 
 
 def a_pool(
@@ -355,13 +354,11 @@ def test_no_more_is_promised_than_is_free_or_freed(
     seen, advice = estate
     found = broker(seen, advice)
     offers = [offer for each in found for offer in each.offers]
-    free = Counter({node: gpus for pool in seen.pools for node, gpus in pool.free_by_node.items()})
+    free = Counter({node: gpus for of in seen.pools for node, gpus in of.free_by_node.items()})
     freed: Counter[str] = Counter()
     arrived: Counter[str] = Counter()
-    for step in {
-        (step.workloads, step.frees, step.target) for each in offers for step in each.steps
-    }:
-        _, frees, target = step
+    steps = {(step.workloads, step.frees, step.target) for each in offers for step in each.steps}
+    for _, frees, target in steps:
         freed.update(dict(frees))
         if target:
             arrived[target] += sum(gpus for _, gpus in frees)

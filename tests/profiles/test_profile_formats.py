@@ -146,6 +146,21 @@ def test_a_trace_without_events_is_told_from_what_is_no_trace(tmp_path: Path, od
 
 
 @pytest.mark.parametrize(
+    ("data", "packing"), [(b"PK\x03\x04\x14\0", "zip"), (b"\x28\xb5\x2f\xfd\x04", "zstd")]
+)
+def test_another_packing_is_named(tmp_path: Path, data: bytes, packing: str) -> None:
+    """With what to do."""
+    path = tmp_path / f"trace.json.{packing}"
+    path.write_bytes(data)
+    with pytest.raises(ProfileError) as raised:
+        open_profile(path, LIMITS)
+    assert str(raised.value) == (
+        f"{path}: packed by {packing}, and gzip alone is read in place; unpack it and name what "
+        "is in it"
+    )
+
+
+@pytest.mark.parametrize(
     ("data", "shown"),
     [
         (b"\x00\x01\xffPK\x03\x04", "...PK.."),

@@ -129,6 +129,73 @@ def test_an_event_that_is_no_json_is_passed_over(tmp_path: Path) -> None:
     assert trace.unread == {"event that is no JSON": 2}
 
 
+@pytest.mark.parametrize("printed", ["inf", "-inf", "nan", "-nan", "INF", "Infinity", "NaN"])
+@pytest.mark.parametrize("read_at_once", [3, 2**18])
+def test_a_quotient_by_zero_costs_no_event(
+    tmp_path: Path, printed: str, read_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch 1.8 printed the bandwidth of a copy that took no time so; words stay as they are."""
+    monkeypatch.setattr("rightsizer.profiles.json_events._READ_ON", read_at_once)
+    one = f'{{"name": "of {printed}, all", "args": {{"GB/s": {printed}, "bytes": 8}}}}'
+    found, trace = read(file_of(tmp_path, f'{{"traceEvents": [{one},\n{one}]}}'))
+
+    assert [each["name"] for each in found] == [f"of {printed}, all"] * 2
+    assert [each["args"]["bytes"] for each in found] == [8, 8]
+    assert not trace.unread
+    assert not trace.fault
+
+
+@pytest.mark.parametrize("read_at_once", [7, 2**18])
+def test_folders_of_windows_cost_no_event(
+    tmp_path: Path, read_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch wrote their backslashes as they are until 2022; what is escaped stays so."""
+    monkeypatch.setattr("rightsizer.profiles.json_events._READ_ON", read_at_once)
+    one = r'{"name": "C:\Users\me\x.py(3): \"f\" \\ \u00b5"}'
+    found, trace = read(file_of(tmp_path, f'{{"traceEvents": [{one}, {one}]}}'))
+
+    assert [each["name"] for each in found] == ['C:/Users/me/x.py(3): "f" \\ \u00b5'] * 2
+    assert not trace.unread
+
+
+def test_names_may_hold_tabs_and_line_ends(tmp_path: Path) -> None:
+    """As annotations do that somebody formatted."""
+    found, trace = read(file_of(tmp_path, '{"traceEvents": [{"name": "a\tb\nc"}]}'))
+
+    assert found == [{"name": "a\tb\nc"}]
+    assert not trace.unread
+
+
+def test_a_quote_too_many_costs_one_event(tmp_path: Path) -> None:
+    """As Kineto lays events out, the next one is found although no quote tells where."""
+    events = [f'  {{\n    "ph": "X", "name": "{name}",\n    "args": {{\n    }}\n  }}' for name in
+              ("a", 'b"', "c", "d{")]  # fmt: skip
+    found, trace = read(file_of(tmp_path, '{"traceEvents": [\n' + ",\n".join(events) + "\n]}"))
+
+    assert [each["name"] for each in found] == ["a", "c", "d{"]
+    assert trace.unread == {"event that is no JSON": 1}
+    assert not trace.fault
+
+
+def test_a_value_of_nothing_but_mistakes_is_given_up(tmp_path: Path) -> None:
+    """Each repair copies what is read ahead."""
+    many = ",".join(["inf"] * 200)
+    found, trace = read(file_of(tmp_path, f'{{"traceEvents": [{{"a": [{many}]}}, {{"b": 2}}]}}'))
+
+    assert found == [{"b": 2}]
+    assert trace.unread == {"event that is no JSON": 1}
+
+
+def test_text_of_two_bytes_a_character_is_read(tmp_path: Path) -> None:
+    """Shells of Windows write what a program prints so, in either order of bytes."""
+    text = '\ufeff{"traceEvents": [{"a": "\u00b5\u4e2d"}, {"b": 2}]}'
+    for encoding in ("utf-16-le", "utf-16-be"):
+        found, trace = read(file_of(tmp_path, text.encode(encoding)))
+
+        assert found == [{"a": "\u00b5\u4e2d"}, {"b": 2}]
+        assert not trace.fault
+
+
 def test_an_event_nested_too_deep_is_passed_over(tmp_path: Path) -> None:
     """It neither ends the program nor the reading."""
     deep = '{"a":' * 50_000 + "1" + "}" * 50_000

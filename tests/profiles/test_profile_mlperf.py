@@ -6,7 +6,7 @@ import pytest
 
 from profile_mlperf import detail, detail_text, logged, summary, training
 from rightsizer.domain.errors import ProfileError
-from rightsizer.domain.profile import BenchmarkResult, Profile, ProfileFormat
+from rightsizer.domain.profile import BenchmarkResult, Profile
 from rightsizer.profiles.mlperf.detail import MLPERF_DETAIL
 from rightsizer.profiles.mlperf.figures import finite, named_figure, percentile_name
 from rightsizer.profiles.mlperf.pair import merged
@@ -266,68 +266,6 @@ def test_logs_of_two_runs_are_not_made_one_unsaid(tmp_path: Path) -> None:
         "The summary and the detail log differ in the scenario, samples_per_second: "
         "they may be of two runs."
     )
-
-
-def test_a_training_run(tmp_path: Path) -> None:
-    """Its time, what it was busy with, and the samples a second of its middle block."""
-    profile = read(tmp_path, training(), MLPERF_TRAINING)
-    assert profile.format is ProfileFormat.MLPERF_TRAINING
-    assert profile.start == 1_714_993_577_687_000_000
-    result = result_of(profile)
-    assert (result.benchmark, result.scenario, result.is_valid) == (
-        *("llama2_70b_lora", "Training"),
-        True,
-    )
-    assert result.figures == pytest.approx(
-        {
-            "global_batch_size": 8,
-            "init_seconds": 79.999,
-            "block_seconds": 300.0,
-            "evaluation_seconds": 300.0,
-            "eval_accuracy": 0.93,
-            "samples_per_second": 2.5,
-            "time_to_train_seconds": 600.0,
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    ("status", "is_valid", "note"),
-    [
-        ("aborted", False, "The run was aborted, so that its time is no time to train."),
-        ("", None, "The run did not stop: its log ends before."),
-    ],
-)
-def test_a_training_run_that_did_not_end_well(
-    tmp_path: Path, status: str, note: str, *, is_valid: bool | None
-) -> None:
-    """It has no time to train."""
-    profile = read(tmp_path, training(status), MLPERF_TRAINING)
-    assert result_of(profile).is_valid is is_valid
-    assert "time_to_train_seconds" not in result_of(profile).figures
-    assert profile.notes == (note,)
-
-
-def test_several_runs_in_one_file(tmp_path: Path) -> None:
-    """The last counts, and it is said."""
-    profile = read(tmp_path, training(took=100_000) + training(took=400_000), MLPERF_TRAINING)
-    assert result_of(profile).figures["time_to_train_seconds"] == 400.0
-    assert result_of(profile).figures["block_seconds"] == 200.0
-    assert profile.notes == ("It holds 2 runs; this is the last.",)
-
-
-def test_a_launcher_writes_before_and_between_the_lines(tmp_path: Path) -> None:
-    """Its own lines are counted; a rank before a line of ours does no harm."""
-    text = "+ srun train.sh --token s3cret\n" + training().replace(":::", "0: :::")
-    system = '{"accelerator_model_name": "H200", "accelerators_per_node": "8"'
-    text += f':::SYSJSON {system}, "number_of_nodes": 2}}\n'
-    text += ":::MLLOG {broken\n"
-    profile = read(tmp_path, text, MLPERF_TRAINING)
-    assert result_of(profile).figures["accelerators"] == 16
-    assert result_of(profile).figures["time_to_train_seconds"] == 600.0
-    assert profile.notes == ("Its accelerators, as the log names them: H200.",)
-    assert profile.unread == {"other lines": 1, "broken lines": 1}
-    assert "s3cret" not in repr(profile)
 
 
 @pytest.mark.parametrize(

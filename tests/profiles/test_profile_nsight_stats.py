@@ -18,6 +18,10 @@ Time (%),Total Time (ns),Instances,{FIGURES},Name
 60.0,6000000,100,60000.0,60000,50000,70000,1000.0,"void foo<(type)21, 72>(char const*, int)"
 30.0,3000000,300,10000.0,10000,9000,11000,100.0,ncclDevKernel_AllReduce
 """
+FORMER_CALLS = """\
+Time(%),Total Time,Calls,Average,Minimum,Maximum,Name
+100.0,7000,100,70.0,50,90,cudaLaunchKernel
+"""
 FORMER_KERNELS = """\
 Time(%),Total Time (ns),Instances,Average,Minimum,Maximum,Name
 100.0,9000,3,3000.0,2000,4000,gemm
@@ -100,6 +104,9 @@ def test_the_columns_of_former_versions_are_read(tmp_path: Path) -> None:
 
     assert (kernel.name, kernel.count) == ("gemm", 3)
     assert kernel.shortest_seconds == pytest.approx(2e-6)
+    launches = profile_of(f"{FORMER_KERNELS}\n{FORMER_CALLS}", tmp_path).devices[0].launches
+    assert launches is not None
+    assert launches.count == 100
 
 
 def test_times_and_sizes_of_copies_are_joined(tmp_path: Path) -> None:
@@ -184,6 +191,51 @@ def test_a_trace_counts_and_not_the_sums_beside_it(tmp_path: Path) -> None:
     profile = profile_of(f"{KERNELS}\n{TRACE}", tmp_path)
 
     assert [kernel.count for kernel in profile.devices[0].kernels] == [2]
+
+
+def test_the_table_of_calls_and_gpus_is_split(tmp_path: Path) -> None:
+    """`cuda_api_gpu_sum` has calls among the kernels; beside `cuda_api_sum` they count once."""
+    both = f"""\
+Time (%),Total Time (ns),Instances,{FIGURES},Category,Operation
+50.0,7000,100,70,70,50,90,1,CUDA_API,cudaLaunchKernel
+40.0,4000,10,400,400,1,9,1,CUDA_KERNEL,gemm
+10.0,1000,5,200,200,1,1,1,MEMORY_OPER,[CUDA memcpy Host-to-Device]
+"""
+    for text in (both, both + "\n" + CALLS, CALLS + "\n" + both):
+        (device,) = profile_of(text, tmp_path).devices
+
+        assert [(each.name, each.count) for each in device.kernels] == [("gemm", 10)]
+        assert [each.count for each in device.copies] == [5]
+        assert device.launches is not None
+        assert device.launches.count == 100
+
+
+def test_rows_of_reports_that_are_not_read_are_no_kernels(tmp_path: Path) -> None:
+    """Another report may have as many columns as the one before it."""
+    others = """\
+Processing [r.sqlite] with [/opt/nsys/reports/cuda_kern_exec_sum.py]...
+PID,TID,DevId,Count,QCount,AAvg (ns),QAvg (ns),KAvg (ns),Kernel Name
+1,2,7,3,3,10,10,10,foo
+"""
+    for text in (KERNELS + others, KERNELS + "\n" + others.split("\n", 1)[1]):
+        profile = profile_of(text, tmp_path)
+
+        assert sum(each.count for each in profile.devices[0].kernels) == 400
+        assert profile.unread == {"table of another report": 1, "line outside of a table": 1}
+
+
+def test_a_trace_of_2020_has_seconds_and_nanoseconds(tmp_path: Path) -> None:
+    """A column says its unit, in the words of its day."""
+    text = (
+        TRACE.replace("Start (ns),Duration (ns)", "Start(sec),Duration(nsec)")
+        .replace("60000,40000", "1.00006,40000")
+        .replace("200000,40000", "1.0002,40000")
+    )
+    (device,) = profile_of(text, tmp_path).devices
+
+    assert device.time is not None
+    assert device.time.span_seconds == pytest.approx(180e-6)
+    assert device.time.kernel_seconds == pytest.approx(80e-6)
 
 
 def test_a_table_by_grid_is_not_counted_beside_the_plain_one(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from profile_nsight import NsightExport
-from rightsizer.domain.profile import CopyKind, HostMemory, Profile, SpanKind
+from rightsizer.domain.profile import CopyKind, HostMemory, Profile, ProfiledDevice, SpanKind
 from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS, read
 from rightsizer.profiles.reader import Head, ReadLimits
 
@@ -93,6 +93,39 @@ def test_devices_of_processes_are_looked_up(tmp_path: Path) -> None:
     first = profile.devices[0].device
     assert (first.index, first.name) == (4, "NVIDIA H100")
     assert (first.memory_bytes, first.multiprocessors) == (85_000_000_000, 132)
+
+
+def test_kernels_whose_times_were_lost_stretch_nothing(tmp_path: Path) -> None:
+    """CUPTI leaves 0."""
+    export = NsightExport()
+    export.kernel(0, 0)
+    export.kernel(900 * US, 905 * US)
+    profile = profile_of(export, tmp_path)
+
+    time = profile.devices[0].time
+    assert time is not None
+    assert time.span_seconds == pytest.approx(5e-6)
+    assert profile.unread == {"CUPTI_ACTIVITY_KIND_KERNEL row without a time": 1}
+
+
+def test_gpus_had_another_table_until_2021(tmp_path: Path) -> None:
+    """There they are numbered as CUDA numbers them."""
+    export = NsightExport()
+    for device in (0, 1):
+        export.kernel(0, 5 * US, device=device)
+        export.row(
+            "TARGET_INFO_CUDA_GPU",
+            deviceId=device,
+            name="Tesla V100-SXM2-32GB",
+            numMultiprocessors=80,
+            globalMemorySize=34_089_730_048,
+        )
+    profile = profile_of(export, tmp_path)
+
+    assert [device.device for device in profile.devices] == [
+        ProfiledDevice(str(index), index, "Tesla V100-SXM2-32GB", "", 34_089_730_048, 80)
+        for index in (0, 1)
+    ]
 
 
 def test_a_device_that_no_table_names_is_no_other_devices(tmp_path: Path) -> None:

@@ -71,62 +71,6 @@ def test_a_step_of_training_is_read_as_it_was(tmp_path: Path) -> None:
     assert (step.name, step.loader_seconds) == ("ProfilerStep#3", pytest.approx(40e-6))
 
 
-def test_categories_of_old_files_mean_the_same(tmp_path: Path) -> None:
-    """Those of 2021 begin with a capital, have text for streams, and steps among operators."""
-    profile = profile_of(
-        KinetoTrace()
-        .complete("Operator", "ProfilerStep#1", 0, 100)
-        .complete("Operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 30)
-        .complete("Operator", "aten::mm", 40, 5)
-        .complete("Runtime", "cudaLaunchKernel", 41, 2, correlation=1)
-        .complete("Kernel", "volta_sgemm_64x64_nt", 50, 10, stream="stream 7", device=0,
-                  correlation=1)
-        .complete("Memcpy", "Memcpy DtoH (Device -> Pinned)", 70, 1, device=0)
-        .complete("Memset", "Memset (Device)", 72, 1, device=0),
-        tmp_path,
-    )  # fmt: skip
-
-    (device,) = profile.devices
-    assert device.kernels[0].name == "volta_sgemm_64x64_nt"
-    assert device.launches is not None
-    assert device.steps[0].loader_seconds == pytest.approx(30e-6)
-    assert [each.memory for each in device.copies] == [HostMemory.PINNED]
-    assert profile.unread == {"Operator": 1}
-
-
-def test_rocm_numbers_its_devices_as_it_likes(tmp_path: Path) -> None:
-    """Kernels on device 2, memory of device 0, one entry in the list: it is one GPU."""
-    profile = profile_of(
-        KinetoTrace(
-            deviceProperties=[{"id": 0, "name": "AMD Instinct MI300X", "totalGlobalMem": 205}],
-            hip_runtime_version=60443483,
-        )
-        .kernel("Cijk_Alik_Bljk_MI16x16x1", 0, 10, device=2, kind="Dispatch Kernel")
-        .add({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 1, "args": {
-            "Device Id": 0, "Device Type": 6, "Total Allocated": 70, "Total Reserved": 90}})
-        .add({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 2, "args": {
-            "Device Id": 0, "Device Type": 6, "Total Allocated": 60, "Total Reserved": 90}})
-        .add({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 2, "args": {
-            "Device Id": -1, "Device Type": 0, "Total Allocated": 9999}}),
-        tmp_path,
-    )  # fmt: skip
-
-    (device,) = profile.devices
-    assert device.device == ProfiledDevice("2", 2, "AMD Instinct MI300X", "", 205)
-    assert device.memory_peak_bytes == 70
-    assert profile.version == "schema 1, HIP 6.4"
-    assert profile.unread == {"[memory]": 1}
-
-
-def test_a_device_that_no_entry_speaks_of_keeps_its_number_alone(tmp_path: Path) -> None:
-    """Where the list names different GPUs, it could be any."""
-    listed = [H100, {**H100, "id": 1, "name": "NVIDIA L4"}]
-
-    profile = profile_of(KinetoTrace(deviceProperties=listed).kernel("a", 0, 1, device=5), tmp_path)
-
-    assert profile.devices[0].device == ProfiledDevice("5", 5)
-
-
 def test_collectives_are_told_by_their_arguments_as_well(tmp_path: Path) -> None:
     """Newer files say what a kernel is for."""
     profile = profile_of(

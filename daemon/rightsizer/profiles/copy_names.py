@@ -7,9 +7,10 @@ from rightsizer.domain.profile import CopyKind, HostMemory
 
 __all__ = ["copy_kind", "host_memory"]
 
+# M is what Intel's tracer calls memory that the device's driver did not allocate: the host's.
 _KINDS: Final = (
-    (re.compile(r"HtoD|H2D|Host[- ]?to[- ]?Device", re.IGNORECASE), CopyKind.HOST_TO_DEVICE),
-    (re.compile(r"DtoH|D2H|Device[- ]?to[- ]?Host", re.IGNORECASE), CopyKind.DEVICE_TO_HOST),
+    (re.compile(r"HtoD|[HM]2D|Host[- ]?to[- ]?Device", re.IGNORECASE), CopyKind.HOST_TO_DEVICE),
+    (re.compile(r"DtoH|D2[HM]|Device[- ]?to[- ]?Host", re.IGNORECASE), CopyKind.DEVICE_TO_HOST),
     (re.compile(r"PtoP|P2P|Peer", re.IGNORECASE), CopyKind.PEER),
     (re.compile(r"DtoD|D2D|Device[- ]?to[- ]?Device", re.IGNORECASE), CopyKind.DEVICE_TO_DEVICE),
 )

@@ -16,7 +16,7 @@ from rightsizer.profiles.mlperf.training import MLPERF_TRAINING
 from rightsizer.profiles.nsight_compute.reader import NSIGHT_COMPUTE
 from rightsizer.profiles.nsight_stats.reader import NSIGHT_STATS
 from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
-from rightsizer.profiles.packed import Unpacked
+from rightsizer.profiles.packed import Unpacked, other_packing
 from rightsizer.profiles.pytorch import PYTORCH
 from rightsizer.profiles.read_files import BrokenFile, ReadFiles
 from rightsizer.profiles.reader import Head, ProfileReader, ReadLimits
@@ -176,6 +176,11 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
         raise ProfileError(f"{path}: {what}; wait until it is written, or copy it again")
     if fault := _unfinished(head):
         raise ProfileError(f"{path}: {fault}")
+    if packing := other_packing(head.data):
+        raise ProfileError(
+            f"{path}: packed by {packing}, and gzip alone is read in place; unpack it and name "
+            "what is in it"
+        )
     raise ProfileError(
         f"{path}: of no known format: it begins with '{excerpt(head.data)}'; looked for {_known()}"
     )

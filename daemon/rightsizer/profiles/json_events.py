@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from rightsizer.domain.errors import ProfileError
+from rightsizer.profiles.json_repair import next_event, repaired
 from rightsizer.profiles.json_window import JsonWindow
 from rightsizer.profiles.packed import Unpacked
 from rightsizer.profiles.reader import ReadLimits
@@ -22,6 +23,9 @@ _KEY_MAXIMUM: Final = 2**16
 """Characters of a top-level key, which are words."""
 _READ_ON: Final = 2**18
 """Characters that are read or built at once."""
+_NO_JSON: Final = "event that is no JSON"
+_REPAIRS_A_VALUE: Final = 100
+_REPAIRS: Final = 1_000_000
 _BETWEEN: Final = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 
 
@@ -36,13 +40,15 @@ class JsonEvents:
         self._path = path
         self._limits = limits
         self._keep = frozenset(keep)
-        self._decode = json.JSONDecoder(parse_float=Decimal).raw_decode
+        # Names of old traces may hold tabs and line ends.
+        self._decode = json.JSONDecoder(parse_float=Decimal, strict=False).raw_decode
         self.values: dict[str, Any] = {}
         """Top-level values by key; whole once all events were taken."""
         self.unread: Counter[str] = Counter()
         """Events that could not be built, by what is wrong with them."""
         self.count = 0
         """Events so far."""
+        self._repairs = 0
         self.fault = ""
         """Where and how the file broke off; empty where it is whole."""
         self._has_events = False
@@ -137,25 +143,39 @@ class JsonEvents:
     def _value(self, window: JsonWindow, maximum: int) -> tuple[Any, str]:
         """The next value, or why it cannot be built; then it still lies ahead."""
         window.peek()
+        repairs = 0
         while True:
             try:
                 value, end = self._decode(window.text, window.at)
             except RecursionError:
                 return None, "event nested too deep"
-            except (ValueError, ArithmeticError):
+            except (ValueError, ArithmeticError) as error:
+                repairs += 1
+                if self._may_repair(repairs) and (text := repaired(window.text, error)) is not None:
+                    window.text = text
+                    continue
                 if window.ahead > maximum:
-                    return None, f"event that is no JSON, or over {maximum} bytes"
+                    return None, f"{_NO_JSON}, or over {maximum} bytes"
                 # As much again, so that a long value is tried a few times only.
                 if not window.fill(max(window.ahead, _READ_ON)):
-                    return None, "event that is no JSON"
+                    return None, _NO_JSON
                 continue
             if end < len(window.text) or isinstance(value, dict) or not window.fill():
                 # A number that ends where the window does may go on.
                 window.at = min(end, len(window.text))
                 return value, ""
 
+    def _may_repair(self, of_this_value: int) -> bool:
+        """Whether a repair is within what a real writer's mistakes come to: each copies text."""
+        self._repairs += 1
+        return of_this_value <= _REPAIRS_A_VALUE and self._repairs <= _REPAIRS
+
     def _pass_over(self, window: JsonWindow, what: str) -> None:
-        if not window.skip_value():
+        is_open = what.startswith(_NO_JSON)
+        following = next_event(window.text, window.at) if is_open else None
+        if following is not None:
+            window.at = following
+        elif not window.skip_value():
             self._break(window)
             return
         self._count_some(1)

@@ -1,5 +1,6 @@
 """Bytes of a file, unpacked as they are read, within what a file may ask for."""
 
+import codecs
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,18 +11,29 @@ from typing import Final, Self
 from rightsizer.domain.errors import ProfileError
 from rightsizer.profiles.reader import ReadLimits
 
-__all__ = ["Unpacked", "open_unpacked"]
+__all__ = ["Unpacked", "open_unpacked", "other_packing"]
 
 _GZIP: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31
 """For zlib: a gzip header, the largest window."""
+_WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""How text begins that a shell of Windows wrote into a file for a program."""
+_OTHERS: Final = (
+    (b"PK\x03\x04", "zip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"BZh", "bzip2"),
+)
 _CHUNK: Final = 2**18
 _JUDGED_FROM: Final = 2**20
 """Unpacked bytes before which nothing is said of how much a file grew."""
 
 
 class Unpacked:
-    """A file open for reading from its start to its end, packed by gzip or plain."""
+    """A file open for reading from its start to its end, packed by gzip or plain.
+
+    Text of two bytes a character is given as UTF-8.
+    """
 
     def __init__(self, path: Path, limits: ReadLimits) -> None:
         """Open it.
@@ -41,6 +53,9 @@ class Unpacked:
             ) from None
         self.is_packed = beginning == _GZIP
         self._inflate = zlib.decompressobj(_GZIP_WINDOW) if self.is_packed else None
+        self._decoder = (
+            codecs.getincrementaldecoder("utf-16")("replace") if beginning in _WIDE else None
+        )
         self._waiting = b""
         self._packed = 0
         self._unpacked = 0
@@ -69,10 +84,19 @@ class Unpacked:
         Raises:
             ProfileError: the file is larger than allowed, grew more than allowed, or went away.
         """
-        data = self._inflated(size) if self.is_packed else self._raw(size)
+        data = self._inflated(size) if self.is_packed else self._plain(size)
         self._unpacked += len(data)
         self._judge()
         return data
+
+    def _plain(self, size: int) -> bytes:
+        while self._decoder is not None:
+            # Two bytes make three of UTF-8 at most.
+            data = self._raw(max(size // 2, 2))
+            text = self._decoder.decode(data, final=not data)
+            if text or not data:
+                return text.encode("utf-8", "replace")
+        return self._raw(size)
 
     def _raw(self, size: int) -> bytes:
         try:
@@ -130,6 +154,11 @@ class Unpacked:
                 f"{self._name}: grew over {self._limits.expansion_maximum_ratio:g} times as it "
                 f"was unpacked, after {used} bytes; unpack it yourself if you trust it"
             )
+
+
+def other_packing(beginning: bytes) -> str:
+    """How a file is packed that is not read in place; empty where it is in no such way."""
+    return next((name for mark, name in _OTHERS if beginning.startswith(mark)), "")
 
 
 @contextmanager

@@ -20,6 +20,7 @@ __all__ = ["PYTORCH", "read_pytorch", "recognizes_pytorch"]
 _KEPT: Final = (
     "schemaVersion",
     "deviceProperties",
+    "computeProperties",
     "distributedInfo",
     "baseTimeNanoseconds",
     "cuda_runtime_version",
@@ -29,7 +30,8 @@ _KEPT: Final = (
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _MARKS: Final = re.compile(
     rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
-    rb'|"cat"\s*:\s*"(?:cpu_op|gpu_mem(?:cpy|set)|cuda_(?:runtime|driver|profiler_range)'
+    rb'|"cat"\s*:\s*"(?:cpu_op|gpu_mem(?:cpy|set)|cuda_profiler_range'
+    rb"|(?:cuda|hip|xpu|mtia|privateuse1)_(?:runtime|driver)"
     rb'|python_function|user_annotation|gpu_user_annotation|Operator|Runtime|Kernel|kernel)"'
     rb"|ProfilerStep#"
 )
@@ -58,7 +60,9 @@ def read_pytorch(path: Path, limits: ReadLimits) -> Profile:
     for event in trace:
         events.take(event)
     events.finish()
-    facts = DeviceFacts(trace.values.get("deviceProperties"))
+    # The list had another name until 2021.
+    listed = (trace.values.get(key) for key in ("deviceProperties", "computeProperties"))
+    facts = DeviceFacts(next(filter(None, listed), None))
     for key in events.used_devices:
         recorder.device(key, **facts.of(key))
     devices = _devices(recorder, events, facts)

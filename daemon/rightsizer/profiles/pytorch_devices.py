@@ -37,11 +37,12 @@ def listed_devices(properties: Any) -> Iterator[tuple[int, dict[str, Any]]]:
         if index is None:
             continue
         name = entry.get("name")
+        multiprocessors = entry.get("numSms", entry.get("multiProcessorCount"))
         yield (
             index,
             {
                 "name": name[:200] if isinstance(name, str) else "",
                 "memory_bytes": whole_number(entry.get("totalGlobalMem")),
-                "multiprocessors": whole_number(entry.get("numSms")),
+                "multiprocessors": whole_number(multiprocessors),
             },
         )

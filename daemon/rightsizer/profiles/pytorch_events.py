@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from rightsizer.domain.profile import SpanKind
@@ -22,6 +23,8 @@ _Handler: TypeAlias = Callable[[Event, Mapping[str, Any], Nanoseconds, Nanosecon
 _STEP: Final = re.compile(r"ProfilerStep\s*#")
 _OPERATORS: Final = ("cpu_op", "operator")
 _ANNOTATION_PREFIXES: Final = ("ProfilerStep", "enumerate(DataLoader)", "Optimizer.")
+_PREFIXED: Final = re.compile(r"[a-z0-9]+_(runtime|driver|memcpy|memset)")
+"""Kineto's plug-ins put the kind of device before what CUDA's events were called at first."""
 _OCCUPANCY: Final = "est. achieved occupancy %"
 _CATEGORIES_MAXIMUM: Final = 64
 _CATEGORY_MAXIMUM: Final = 40
@@ -37,6 +40,7 @@ class PyTorchEvents:
         self._device_steps: list[tuple[str, Nanoseconds, Nanoseconds, str]] = []
         self._has_steps = False
         self._memory: dict[str, int] = {}
+        self._untied: tuple[Event, Callable[..., None]] | None = None
         self.counters = CounterTable(limits)
         self.unread: Counter[str] = Counter()
         """By category."""
@@ -48,13 +52,8 @@ class PyTorchEvents:
         """The last start of an event."""
         self._handlers: dict[str, _Handler] = {
             "kernel": self._kernel,
-            "gpu_memcpy": self._copy,
             "memcpy": self._copy,
-            "gpu_memset": self._fill,
             "memset": self._fill,
-            "cuda_runtime": self._call,
-            "cuda_driver": self._call,
-            "hip_runtime": self._call,
             "runtime": self._call,
             "driver": self._call,
             "user_annotation": self._annotation,
@@ -66,6 +65,8 @@ class PyTorchEvents:
     def take(self, event: Event) -> None:
         """One event."""
         category, phase = event.get("cat"), event.get("ph")
+        if self._untied is not None:
+            self._tie(event)
         if phase == "X" and isinstance(category, str):
             self._complete(event, category)
         elif event.get("name") == "[memory]" and phase in ("i", "I", "C"):
@@ -76,6 +77,7 @@ class PyTorchEvents:
 
     def finish(self) -> None:
         """Hand over what depends on the whole: steps told by devices alone, memory totals."""
+        self._tie({})
         if not self._has_steps:
             for name, start, end, device in self._device_steps:
                 self._recorder.step(name, start, end, device)
@@ -91,7 +93,8 @@ class PyTorchEvents:
             self._pass_over(category)
             return
         start, duration = microseconds(event.get("ts")), microseconds(event.get("dur", 0))
-        if start is None or duration is None:
+        if start is None or duration is None or start == duration == 0:
+            # CUPTI leaves 0 where it lost both.
             self._pass_over(f"{category} without a time")
             return
         self.latest = max(self.latest, start)
@@ -108,7 +111,12 @@ class PyTorchEvents:
             # Annotations were operators once; other operators say nothing that kernels do not.
             is_annotation = _name(event).startswith(_ANNOTATION_PREFIXES)
             return self._annotation if is_annotation else None
-        return self._handlers.get(kind)
+        handler = self._handlers.get(kind)
+        if handler is None and (prefixed := _PREFIXED.fullmatch(kind)):
+            handler = self._handlers[prefixed[1]]
+            if len(self._handlers) < _CATEGORIES_MAXIMUM:
+                self._handlers[kind] = handler
+        return handler
 
     def _pass_over(self, category: str) -> None:
         name = category[:_CATEGORY_MAXIMUM]
@@ -126,17 +134,31 @@ class PyTorchEvents:
     def _kernel(
         self, event: Event, arguments: Mapping[str, Any], start: Nanoseconds, end: Nanoseconds
     ) -> bool:
-        self._recorder.kernel(
+        record = partial(
+            self._recorder.kernel,
             self._device(event, arguments),
             0,
             start,
             end,
             _name(event),
-            correlation=whole_number(arguments.get("correlation")),
             is_collective=True if "Collective name" in arguments else None,
             occupancy_ratio=percent(arguments.get(_OCCUPANCY)),
         )
+        if (correlation := _correlation(arguments)) is not None:
+            record(correlation=correlation)
+        else:
+            self._untied = (event, record)
         return True
+
+    def _tie(self, following: Event) -> None:
+        """Hand over a kernel without a number; until 2024 ROCm's had it in the arrow behind it."""
+        if self._untied is None:
+            return
+        (event, record), self._untied = self._untied, None
+        is_arrow = following.get("ph") == "f" and all(
+            following.get(key) == event.get(key) for key in ("pid", "tid", "ts")
+        )
+        record(correlation=whole_number(following.get("id")) if is_arrow else None)
 
     def _copy(
         self, event: Event, arguments: Mapping[str, Any], start: Nanoseconds, end: Nanoseconds
@@ -165,7 +187,7 @@ class PyTorchEvents:
         self, event: Event, arguments: Mapping[str, Any], start: Nanoseconds, end: Nanoseconds
     ) -> bool:
         name = _name(event)
-        correlation = whole_number(arguments.get("correlation"))
+        correlation = _correlation(arguments)
         if "Synchronize" in name:
             self._recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
         elif correlation is not None:
@@ -222,6 +244,11 @@ class PyTorchEvents:
             return False
         self._memory[key] = max(total, self._memory.get(key, 0))
         return True
+
+
+def _correlation(arguments: Mapping[str, Any]) -> int | None:
+    """What ties a call to what it launched; ROCm's tracer writes 0 where it does not know."""
+    return whole_number(arguments.get("correlation")) or None
 
 
 def _name(event: Event) -> str:

@@ -24,6 +24,8 @@ _RATES: Final = {
     "result inferred completed tokens per second": "inferred_tokens_per_second",
     "completed tokens per second": "completed_tokens_per_second",
     "result completed tokens per second": "completed_tokens_per_second",
+    "tps w/o loadgen overhead": "tokens_per_second",
+    "tps w/ loadgen overhead": "tokens_per_second_with_overhead",
     "qps w/o loadgen overhead": "queries_per_second",
     "result qps without loadgen overhead": "queries_per_second",
     "qps w/ loadgen overhead": "queries_per_second_with_overhead",

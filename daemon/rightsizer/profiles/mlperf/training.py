@@ -18,7 +18,7 @@ __all__ = ["MLPERF_TRAINING", "read_training"]
 
 _SPANS: Final = {"init": "init_seconds", "eval": "evaluation_seconds", "block": "block_seconds"}
 _NUMBERS: Final = ("global_batch_size", "eval_accuracy", "gradient_accumulation_steps")
-_LINE: Final = re.compile(rb':::(MLLOG|SYSJSON) \{"')
+_LINE: Final = re.compile(rb':::(MLLOG|SYSJSON) \{"|:::ML(L|Pv[\d.]+ \w+) \d{9,}[\d.]* ')
 _THROUGHPUTS_KEPT: Final = 10_000
 _LATEST_MILLISECONDS: Final = 1e15
 
@@ -39,6 +39,7 @@ class _Run:
     def take(self, entry: Logged) -> None:
         """Takes one line."""
         self.events += 1
+        self.benchmark = self.benchmark or entry.benchmark[:80]
         time = entry.milliseconds
         if time is not None and not 0 <= time < _LATEST_MILLISECONDS:
             time = None
@@ -61,6 +62,8 @@ class _Run:
 
     def _begin(self, time: float | None) -> None:
         """Starts over where a file holds several runs, so that the last is told of."""
+        if time is not None and time == self.start and self.stop is None:
+            return  # Printed, and logged by another program once more.
         self.runs += 1
         self.start, self.stop, self.status = time, None, ""
         self.throughputs.clear()
@@ -144,6 +147,8 @@ def _notes(run: _Run) -> list[str]:
         notes.append("The run did not start.")
     elif run.stop is None:
         notes.append("The run did not stop: its log ends before.")
+    elif not run.status:
+        notes.append("Its log does not say whether the run succeeded.")
     elif run.status != "success":
         notes.append("The run was aborted, so that its time is no time to train.")
     return notes

@@ -18,6 +18,7 @@ _FORMER_NAMES: Final[Mapping[str, str]] = {
     "minimum": "min",
     "maximum": "max",
     "operations": "count",
+    "calls": "num calls",
 }
 
 

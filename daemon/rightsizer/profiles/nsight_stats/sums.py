@@ -60,6 +60,7 @@ class StatsSums:
         }
         self._spans: dict[tuple[SpanKind, str], HostSpanUse] = {}
         self._launches: LaunchUse | None = None
+        self._calls_of: Report | None = None
         self.events = 0
         """Rows that were taken in."""
         self.unread: Counter[str] = Counter()
@@ -88,12 +89,11 @@ class StatsSums:
         if row.report in {Report.KERNELS, Report.KERNELS_BY_GRID}:
             taken = self._add_kernel(row, row.text("name"))
         elif row.report is Report.GPU_SUMS:
-            is_copy = row.text("category").upper().startswith("MEM")
-            taken = self._add_copy(row) if is_copy else self._add_kernel(row, row.text("operation"))
+            taken = self._add_of_category(row, row.text("category").upper())
         elif row.report in {Report.COPY_TIMES, Report.COPY_SIZES}:
             taken = self._add_copy(row)
         elif row.report is Report.CALLS:
-            taken = self._add_call(row)
+            taken = self._add_call(row, row.text("name"))
         elif row.report is Report.RANGES:
             taken = self._add_range(row)
         if taken:
@@ -129,6 +129,13 @@ class StatsSums:
         """Longest in sum first."""
         return tuple(sorted(self._spans.values(), key=lambda each: (-each.seconds, each.name)))
 
+    def _add_of_category(self, row: Row, category: str) -> bool:
+        if category.startswith("MEM"):
+            return self._add_copy(row)
+        if category.endswith("API"):
+            return self._add_call(row, row.text("operation"))
+        return self._add_kernel(row, row.text("operation"))
+
     def _add_kernel(self, row: Row, name: str) -> bool:
         found = _sum_of(row, "instances")
         if found is None or not name:
@@ -161,9 +168,11 @@ class StatsSums:
             )
         )
 
-    def _add_call(self, row: Row) -> bool:
-        name, found = call_name(row.text("name")), _sum_of(row, "num calls")
-        if found is None:
+    def _add_call(self, row: Row, text: str) -> bool:
+        name, found = call_name(text), _sum_of(row, "num calls", "instances")
+        # The same calls stand in two reports; the first that is there counts.
+        self._calls_of = self._calls_of or row.report
+        if found is None or row.report is not self._calls_of:
             return False
         if is_launch(name):
             known = self._launches or LaunchUse(0, 0.0)
@@ -195,9 +204,9 @@ class StatsSums:
         )
 
 
-def _sum_of(row: Row, counted: str) -> _Sum | None:
+def _sum_of(row: Row, *counted: str) -> _Sum | None:
     """`None` for what no report says: nothing, or less than nothing."""
-    count, total = row.number(counted), row.seconds("total time")
+    count, total = row.number(*counted), row.seconds("total time")
     if count is None or total is None or count < 1 or total < 0:
         return None
     mean = total / count

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rightsizer.profiles.json_window import JsonWindow
 from rightsizer.profiles.nsight_stats.report import Header, Row, header_of
 from rightsizer.profiles.packed import open_unpacked
-from rightsizer.profiles.printed.number import DecimalMark, decimal_mark
+from rightsizer.profiles.printed.number import DecimalMark, decimal_mark, printed_number
 from rightsizer.profiles.printed.record import PrintedText
 from rightsizer.profiles.reader import ReadLimits
 
@@ -25,6 +25,9 @@ _PROCESSING: Final = re.compile(r"Processing \[.*\] with \[.*\]")
 _SKIPPED: Final = re.compile(r"SKIPPED: .* does not contain")
 _TITLE: Final = re.compile(r'"?[A-Za-z]')
 """Rows begin with a number, or with words where the program speaks."""
+_HEADING: Final = re.compile(r"\s*\*\* .+ \(\w+\):\s*$")
+_UNIT: Final = re.compile(r"\((?:[num]?s|[KMG]i?B|%)\)$")
+_FEWEST_TITLES: Final = 3
 _SAMPLED_LINES: Final = 2000
 _BEGINNING_BYTES: Final = 2**16
 _FILL: Final = 2**18
@@ -50,6 +53,20 @@ def is_json(beginning: str) -> bool:
         if header_of(titles_in(plain)):
             return False
     return False
+
+
+def _begins_another(line: str) -> bool:
+    """Whether a table follows that is not known yet, or never will be: rows have numbers."""
+    if not _TITLE.match(line):
+        return _HEADING.match(line) is not None
+    if _PROCESSING.match(line):
+        return True
+    titles = titles_in(line)
+    return (
+        len(titles) >= _FEWEST_TITLES
+        and any(map(_UNIT.search, titles))
+        and all(printed_number(title) is None for title in titles)
+    )
 
 
 class StatsTables:
@@ -87,6 +104,9 @@ class StatsTables:
             if _TITLE.match(line) and (found := header_of(titles_in(line))):
                 header = found
                 self.tables += 1
+            elif _begins_another(line):
+                header = None
+                self.unread["table of another report"] += not _NOTICE.match(line)
             elif not _NOTICE.match(line) and header:
                 if cells := self._cells(line, lines, header):
                     yield Row(header, cells, mark)

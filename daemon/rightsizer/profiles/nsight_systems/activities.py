@@ -1,7 +1,7 @@
 """What devices did: kernels, graphs, copies and fills."""
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.domain.profile import CopyKind, HostMemory
@@ -64,9 +64,20 @@ def record_activities(database: ExportDatabase, recorder: Recorder, gpus: Gpus) 
     return array("q", sorted(_record_copies(database, recorder, gpus)))
 
 
+def _timed(
+    database: ExportDatabase, table: str, required: Sequence[str], optional: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Rows without those whose times CUPTI lost, where it leaves 0."""
+    for row in database.rows(table, required, optional):
+        if row[0] == row[1] == 0:
+            database.unread[f"{table} row without a time"] += 1
+        else:
+            yield row
+
+
 def _record_kernels(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
     columns = ("demangledName", "shortName", "mangledName")
-    for row in database.rows(KERNELS, _WHEN, (*_WHOSE, *columns)):
+    for row in _timed(database, KERNELS, _WHEN, (*_WHOSE, *columns)):
         start, end, device, stream, owner, correlation, *names = row
         process = process_of(owner)
         name = next(filter(None, map(database.text, names)), "(no name)")
@@ -81,7 +92,7 @@ def _record_kernels(database: ExportDatabase, recorder: Recorder, gpus: Gpus) ->
 
 
 def _record_graphs(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
-    for row in database.rows(GRAPHS, _WHEN, (*_WHOSE, "graphId")):
+    for row in _timed(database, GRAPHS, _WHEN, (*_WHOSE, "graphId")):
         start, end, device, stream, owner, correlation, graph = row
         process = process_of(owner)
         recorder.graph(
@@ -111,7 +122,7 @@ def _record_copies(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> 
     """Returns the correlations of those that end in pageable memory: these are never in passing."""
     awaited: Column = array("q")
     optional = (*_WHOSE, "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
-    for row in database.rows(COPIES, (*_WHEN, "bytes", "copyKind"), optional):
+    for row in _timed(database, COPIES, (*_WHEN, "bytes", "copyKind"), optional):
         start, end, device, size, code, stream, owner, correlation, *ends = row
         process = process_of(owner)
         kind, memory = _kind_of(code, *ends)

@@ -1,6 +1,7 @@
 """Which GPU a process means by a CUDA device number."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from rightsizer.profiles.nsight_systems.database import ExportDatabase
@@ -71,7 +72,15 @@ class Gpus:
 
 def _gpu_facts(database: ExportDatabase) -> dict[int, _Facts]:
     facts: dict[int, _Facts] = {}
-    rows = database.rows("TARGET_INFO_GPU", ("id",), ("name", "uuid", "totalMemory", "smCount"))
+    rows = chain(
+        database.rows("TARGET_INFO_GPU", ("id",), ("name", "uuid", "totalMemory", "smCount")),
+        # Until 2021, as CUDA numbers them.
+        database.rows(
+            "TARGET_INFO_CUDA_GPU",
+            ("deviceId",),
+            ("name", "uuid", "globalMemorySize", "numMultiprocessors"),
+        ),
+    )
     for number, name, uuid, memory, multiprocessors in rows:
         facts.setdefault(
             number, _Facts(_text(name), _uuid(uuid), _count(memory), _count(multiprocessors))

@@ -8,12 +8,15 @@ __all__ = ["bytes_in", "ratio_in", "seconds_in"]
 
 _SECONDS: Final[Mapping[str, float]] = {
     "ns": 1e-9,
+    "nsec": 1e-9,
     "nsecond": 1e-9,
     "us": 1e-6,
     "µs": 1e-6,
     "μs": 1e-6,
+    "usec": 1e-6,
     "usecond": 1e-6,
     "ms": 1e-3,
+    "msec": 1e-3,
     "msecond": 1e-3,
     "s": 1.0,
     "sec": 1.0,
