@@ -256,3 +256,18 @@ def test_a_recording_is_of_one_requirement(file: Path, capsys: Captured) -> None
 
     assert main(["plan", str(file), "--measured", str(run)]) == 2
     assert "--measured: a recording is of one model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["gpus", "config"])
+def test_what_is_wrong_does_nothing_to_a_terminal(key: str, file: Path, capsys: Captured) -> None:
+    """It may quote a file that somebody else wrote."""
+    hostile = "\x1b[31mH100\u202e"
+    file.with_name("config.json").write_text(json.dumps({"model_type": hostile}))
+    asked = {
+        "gpus": {"model": SHAPE, "gpus": [hostile]},
+        "config": {"model": {"config": "config.json"}},
+    }
+    told = refusal(file, json.dumps(asked[key]), capsys)
+
+    assert "?[31mH100?" in told
+    assert all(letter.isprintable() for letter in told)

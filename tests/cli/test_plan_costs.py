@@ -1,6 +1,7 @@
 """`rightsizer plan`: costs in every form, growth, settings, and GPUs that nobody knows."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,33 @@ def test_your_own_prices_go_before_the_catalogues(file: Path, capsys: Captured) 
 
     costs = {each["gpu"]: each["cost_per_hour"] for each in plan["candidates"]}
     assert costs == {"L4": 3.5, "L40S": 9.0}
+
+
+@pytest.mark.parametrize("asked", [1e-320, 1e-12])
+def test_a_load_of_next_to_nothing_has_finite_costs(
+    asked: float, file: Path, capsys: Captured
+) -> None:
+    """JSON knows no infinity."""
+    load = {"tokens_per_second": asked}
+    found = answer(file, json.dumps({"model": SHAPE, "gpus": ["L4"], "load": load}), capsys)
+
+    assert math.isfinite(found["candidates"][0]["cost_per_million_tokens_asked"])
+
+
+@pytest.mark.parametrize("per_month", [-0.99, -0.5])
+def test_a_load_that_shrinks_is_planned(per_month: float, file: Path, capsys: Captured) -> None:
+    """Down to next to nothing."""
+    asked = {
+        "model": SHAPE,
+        "gpus": ["L4"],
+        "load": {"tokens_per_second": 500, "concurrency": 16},
+        "growth": {"per_month": per_month, "months": 120},
+    }
+    assert answer(file, json.dumps(asked), capsys)["growth"][-1]["month"] == 120
+
+
+def test_a_load_that_is_gone_is_refused(file: Path, capsys: Captured) -> None:
+    """Nothing can be said of what costs nothing."""
+    asked = {"model": SHAPE, "load": {"concurrency": 4}, "growth": {"per_month": -1, "months": 2}}
+
+    assert "growth.per_month: must be from -0.99" in refusal(file, json.dumps(asked), capsys)

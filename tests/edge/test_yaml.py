@@ -88,6 +88,7 @@ def test_empty_document_holds_nothing(text: str) -> None:
         ("x:\n  - {k: 1, k: 2}\n", "a.yaml:2:12: 'k' is given twice"),
         ("? [1, 2]\n: 3\n", "a.yaml:1:3: a key must be a single value"),
         ("a: &x [*x]\n", "a.yaml:1:4: contains itself"),
+        (f"a: {'9' * 6000}\n", f"a.yaml:1:4: '{'9' * 60}...' is not a valid int"),
         ("a: 2026-13-45\n", "a.yaml:1:4: '2026-13-45' is not a valid timestamp"),
         ("a: !!python/object:os.system {}\n", "a.yaml:1:4: could not determine a constructor"),
         ("[" * 500, "a.yaml:1:101: nests too deeply"),

@@ -67,6 +67,12 @@ def test_what_can_be_is_accepted(requirement: Requirement) -> None:
             Requirement(LLAMA_8B, Task.TRAINING, training=Training(8, 4)),
             r"training\.global_batch: 4 is less than a micro batch of 8",
         ),
+        (
+            Requirement(
+                LLAMA_8B, Task.TRAINING, training=Training(3, 10), parallel=Parallelism(data=4)
+            ),
+            r"training\.global_batch: 10 is less than 4 replicas.*at least 12",
+        ),
         (Requirement(Diffusion(2.6e9), Task.FINETUNE_LORA), r"task: finetune-lora is for"),
         (Requirement(LLAMA_8B, Task.FINETUNE_LORA, lora=Lora(0)), r"lora\.rank: 0"),
         (Requirement(LLAMA_8B, Task.FINETUNE_QLORA, lora=Lora(8, ("qkv",))), r"targets: qkv"),

@@ -57,7 +57,13 @@ def test_latent_attention_and_dense_first_layers_are_read() -> None:
         ("Mistral-7B", {"sliding_window": None}, None, None),
         ("Qwen2.5-7B", {"sliding_window": 131072, "use_sliding_window": False}, None, None),
         ("Qwen2.5-7B", {"sliding_window": 131072, "max_window_layers": 28}, None, None),
-        ("Qwen2.5-7B", {"sliding_window": 131072, "max_window_layers": 21}, 131072, 7),
+        ("Qwen2.5-7B", {"sliding_window": 131072, "max_window_layers": 21}, None, None),
+        (
+            "Qwen2.5-7B",
+            {"sliding_window": 131072, "max_window_layers": 21, "use_sliding_window": True},
+            131072,
+            7,
+        ),
         (
             "gpt-oss-20b",
             {"layer_types": ["sliding_attention", "full_attention"] * 10},

@@ -11,7 +11,7 @@ from rightsizer.domain.errors import RequirementError
 from rightsizer.sizing.memory import estimate_memory
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import Parallelism, Requirement
-from rightsizer.sizing.shape import TransformerDescription, complete
+from rightsizer.sizing.shape import TransformerDescription, complete, shape_notes
 
 LLAMA_8B = TransformerDescription(
     layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256
@@ -124,6 +124,26 @@ def test_what_cannot_be_is_told_by_its_key(change: dict[str, Any], message: str)
     """And with what would mend it."""
     with pytest.raises(RequirementError, match=message):
         complete(replace(LLAMA_8B, **change))
+
+
+def test_latent_attention_keeps_a_rotated_part() -> None:
+    """64 wide where nobody says, as in all that are published; 0 stands where it is given."""
+    described = replace(LLAMA_8B, parameters=None, kv_lora_rank=512)
+
+    assert complete(described).rope_head_dim == 64
+    assert complete(replace(described, rope_head_dim=0)).rope_head_dim == 0
+    assert complete(replace(LLAMA_8B, rope_head_dim=None)).rope_head_dim == 0
+
+
+def test_a_shape_that_is_far_too_small_is_said() -> None:
+    """It may be that of a mixture whose experts nobody gave: the parameters stand."""
+    model = complete(replace(LLAMA_8B, parameters=70e9))
+
+    (note,) = shape_notes(model)
+
+    assert model.parameters == 70e9
+    assert note.startswith("7e+10 parameters are given, and the shape given makes 8.03e+09")
+    assert not list(shape_notes(complete(LLAMA_8B)))
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:

@@ -57,6 +57,11 @@ def test_one_that_cannot_is_refused(model: Model, message: str) -> None:
     [
         (published("Llama-3.1-8B"), Parallelism(4, 2, 2), None),
         (published("Llama-3.1-8B"), Parallelism(3), "32 heads do not divide by 3"),
+        (Transformer(40, 5120, 40, 100352, kv_heads=10), Parallelism(4), "10 kv_heads do not"),
+        (Transformer(40, 5120, 40, 100352, kv_heads=10), Parallelism(5), None),
+        (published("falcon-7b"), Parallelism(1), None),
+        (Transformer(32, 4096, 32, 32000, kv_heads=1), Parallelism(8), None),
+        (Transformer(2, 1280, 10, 100, kv_heads=4, kv_lora_rank=64), Parallelism(5), None),
         (published("Llama-3.1-8B"), Parallelism(1, 33), "33 stages for 32 layers"),
         (published("Llama-3.1-8B"), Parallelism(0), "at least 1"),
         (Diffusion(2.6e9), Parallelism(2), None),

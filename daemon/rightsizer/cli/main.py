@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rightsizer.cli import agent
 from rightsizer.cli.command import Command
-from rightsizer.cli.output import discard_output
+from rightsizer.cli.output import discard_output, harmless
 from rightsizer.domain.errors import RightsizerError
 from rightsizer.edge.near import near_words
 
@@ -26,7 +26,8 @@ def main(arguments: Sequence[str]) -> int:
         return int(chosen.run(chosen))
     except RightsizerError as error:
         for line in str(error).splitlines():
-            print(f"rightsizer: {line}", file=sys.stderr)
+            # It may quote a file that somebody else wrote.
+            print(f"rightsizer: {harmless(line)}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # Whoever read the output has seen enough.

@@ -54,6 +54,8 @@ _DEEPEST: Final = 100
 _MOST_VALUES: Final = 100_000
 """A few lines of aliases to aliases can stand for more than any memory holds."""
 
+_QUOTED: Final = 60
+
 # Line breaks to YAML, which pyyaml writes bare and reads back as spaces.
 _RARE_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 
@@ -69,10 +71,12 @@ class _Loader(_Parser):  # type: ignore[misc]  # Either parser.
             return super().construct_object(node, deep)
         except (AttributeError, KeyError, TypeError, ValueError):
             kind = node.tag.rpartition(":")[2]
+            text = str(node.value)
+            quoted = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
             raise yaml.constructor.ConstructorError(
                 None,
                 None,
-                f"'{node.value}' is not a valid {kind}; quote what is text",
+                f"'{quoted}' is not a valid {kind}; quote what is text",
                 node.start_mark,
             ) from None
 

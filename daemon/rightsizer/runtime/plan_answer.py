@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from rightsizer.domain.errors import RequirementError
 from rightsizer.runtime.plan_file import PlanFile, Planned
-from rightsizer.sizing.planner import Plan, Planner
+from rightsizer.sizing.planner import Plan, Planner, boards_of
+from rightsizer.sizing.unit_notes import unit_notes
 
 __all__ = ["Answer", "answers"]
 
@@ -34,6 +35,9 @@ def _answer(planned: Planned, planner: Planner) -> Answer:
     if planned.requirement is None:
         return Answer(None, error=planned.error)
     try:
-        return Answer(planner.plan(planned.requirement), planned.notes)
+        plan = planner.plan(planned.requirement)
     except RequirementError as error:
         return Answer(None, error=planned.placed(str(error)))
+    boards = boards_of([each.gpu for each in plan.candidates], planner.catalogue)
+    units = unit_notes(plan.requirement.precision.weights, boards)
+    return Answer(plan, (*planned.notes, *units))

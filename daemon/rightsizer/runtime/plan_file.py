@@ -12,6 +12,7 @@ from rightsizer.edge.yaml import Document
 from rightsizer.runtime.plan_model import read_model_row
 from rightsizer.runtime.plan_row import read_choice, read_fields
 from rightsizer.runtime.question_documents import read_documents
+from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.requirement import (
     Growth,
@@ -44,6 +45,8 @@ CARBON: Final = "carbon_grams_per_kwh"
 """Among the prices, as it is no price of any GPU."""
 _PRECISION_KEYS: Final = ("weights", "kv_cache", "activations", "gradients")
 _GROWTH_KEYS: Final = ("per_month", "months")
+_LEAST_GROWTH: Final = -0.99
+"""A load that is gone costs nothing, and nothing can be said of a part of it."""
 _MOST_GROWTH: Final = 100.0
 _MOST_MONTHS: Final = 120
 _MOST_DOLLARS: Final = 1e5
@@ -120,20 +123,38 @@ def _requirement(
     except RequirementError as error:
         raise RequirementError(_placed(document, path, str(error))) from None
     requirement = Requirement(planned.model, **rest)
-    return _in_published_format(requirement, row, planned.weights), planned.notes
+    notes = (*planned.notes, *_length_notes(requirement, planned.context_tokens))
+    return _in_published_format(requirement, row, planned.weights), notes
+
+
+def _length_notes(requirement: Requirement, longest: int | None) -> Iterator[str]:
+    """A sentence, where requests are longer than the model was made for."""
+    load = requirement.load
+    asked = load.input_tokens + load.output_tokens
+    if requirement.task.trains:
+        asked = requirement.training.sequence
+    if longest is not None and asked > longest:
+        yield (
+            f"{asked:,.0f} tokens are more than the {longest:,} that the model was made for;"
+            " ask for fewer, or make sure that its positions are stretched"
+        )
 
 
 def _in_published_format(
     requirement: Requirement, row: Row, published: NumberFormat | None
 ) -> Requirement:
-    """Weights as the checkpoint has them, where it is quantized and the plan says nothing."""
-    if (
-        published is None
-        or not published.is_quantized
-        or row.row("precision").values.get("weights")
-    ):
+    """Weights as the checkpoint has them, where it is quantized and the plan says nothing.
+
+    In another format than its own nothing is known of what is left out.
+    """
+    if published is None or not published.is_quantized:
         return requirement
-    return replace(requirement, precision=replace(requirement.precision, weights=published))
+    precision, model = requirement.precision, requirement.model
+    if not row.row("precision").values.get("weights"):
+        return replace(requirement, precision=replace(precision, weights=published))
+    if precision.weights is not published and isinstance(model, Transformer):
+        return replace(requirement, model=replace(model, attention_in_16_bits=False))
+    return requirement
 
 
 def _placed(document: Document, path: tuple[int, ...], message: str) -> str:
@@ -157,7 +178,7 @@ def _rest(row: Row) -> dict[str, Any]:
         "lora": Lora(**_lora(row.row("lora"))),
         "parallel": _parallel(row),
         "growth": Growth(
-            growth.number("per_month", -1.0, _MOST_GROWTH) or 0.0,
+            growth.number("per_month", _LEAST_GROWTH, _MOST_GROWTH) or 0.0,
             growth.count("months", 0, _MOST_MONTHS) or 0,
         ),
         "gpus": _names(row),

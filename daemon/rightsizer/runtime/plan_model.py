@@ -18,7 +18,7 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.shape import TransformerDescription, complete
+from rightsizer.sizing.shape import TransformerDescription, complete, shape_notes
 
 __all__ = ["CONFIG_KEYS", "KINDS", "ModelRow", "PlannedModel", "read_model_row"]
 
@@ -41,6 +41,7 @@ class PlannedModel:
 
     model: Model
     weights: NumberFormat | None = None
+    context_tokens: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -64,7 +65,8 @@ class ModelRow:
         if self.config:
             return _published(folder / Path(self.config).expanduser(), self.values)
         if self.kind is TransformerDescription:
-            return PlannedModel(complete(TransformerDescription(**self.values)))
+            model = complete(TransformerDescription(**self.values))
+            return PlannedModel(model, notes=tuple(shape_notes(model)))
         return PlannedModel(self.kind(**self.values))
 
 
@@ -100,7 +102,9 @@ def _published(path: Path, values: dict[str, Any]) -> PlannedModel:
     changes = {key: value for key, value in values.items() if key != "name"}
     if not isinstance(model, Transformer):
         changes.pop("active_parameters", None)
-    return PlannedModel(replace(model, **changes), published.weights, published.notes)
+    changed = replace(model, **changes)
+    longest = published.context_tokens
+    return PlannedModel(changed, published.weights, longest, published.notes)
 
 
 def _parsed(file: Path) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class Attention:
         read = cache.bytes_per_token * context_tokens
         if cache.windowed_bytes_per_token:
             read += cache.windowed_bytes_per_token * min(context_tokens, cache.window_tokens)
+        read += 2.0 * cache.state_bytes  # Read and written again.
         return PassCost(
             compute=self._compute_seconds(
                 requests * self._seen(context_tokens), self._latent_width
@@ -72,14 +73,20 @@ class Attention:
     def _pairs(self, tokens: float) -> float:
         """Tokens with tokens that they see, over all layers: half where a model looks back."""
         if not self.is_causal:
-            return self.model.layers * tokens * tokens
+            return self._layers * tokens * tokens
         windowed = self._windowed * min(self._window, tokens / 2.0)
-        return tokens * (windowed + (self.model.layers - self._windowed) * tokens / 2.0)
+        return tokens * (windowed + (self._layers - self._windowed) * tokens / 2.0)
 
     def _seen(self, context_tokens: float) -> float:
         """Tokens that one new token looks at, over all layers."""
-        whole = self.model.layers - self._windowed
+        whole = self._layers - self._windowed
         return self._windowed * min(context_tokens, self._window) + whole * context_tokens
+
+    @property
+    def _layers(self) -> int:
+        """Those that look at tokens one by one; what recurrent ones do is no more than products."""
+        model = self.model
+        return (model.cached_layers or 0) if model.state_elements else model.layers
 
     @property
     def _window(self) -> float:

@@ -1,5 +1,6 @@
 """The number format of a checkpoint, from its `config.json`."""
 
+import re
 from types import MappingProxyType
 from typing import Final
 
@@ -7,7 +8,7 @@ from rightsizer.domain.errors import RequirementError
 from rightsizer.sizing.configuration import Configuration
 from rightsizer.sizing.number_format import NumberFormat
 
-__all__ = ["checkpoint_format"]
+__all__ = ["checkpoint_format", "leaves_attention_out"]
 
 _TYPES: Final = MappingProxyType(
     {
@@ -28,6 +29,21 @@ _METHODS: Final = MappingProxyType(
 )
 """mxfp4 takes 4.25 bits, as int4 in groups of 128 does."""
 _WIDTHS: Final = MappingProxyType({4: NumberFormat.INT4, 8: NumberFormat.INT8})
+_ALGORITHMS: Final = MappingProxyType(
+    {
+        "FP8": NumberFormat.FP8,
+        "FP8_PB_WO": NumberFormat.FP8,
+        "NVFP4": NumberFormat.NVFP4,
+        "NVFP4_AWQ": NumberFormat.NVFP4,
+        "W4A16_AWQ": NumberFormat.INT4,
+        "W4A8_AWQ": NumberFormat.INT4,
+        "W8A8_SQ_PER_CHANNEL": NumberFormat.INT8,
+    }
+)
+"""Of NVIDIA's Model Optimizer."""
+_LEFT_OUT: Final = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules")
+_LAYER: Final = re.compile(r"layers\.\d+\.")
+"""A module of one layer; where only a few are named, the others are quantized."""
 _HALF = 16
 
 
@@ -51,17 +67,28 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
     return found
 
 
+def leaves_attention_out(config: Configuration) -> bool:
+    """Whether quantized weights leave attention in 16 bits: by the modules that are named."""
+    asked = Configuration(config.part("quantization_config"), {})
+    if asked.text("quant_method") == "mxfp4":
+        return True
+    named = [name for key in _LEFT_OUT for name in asked.names(key) if "self_attn" in name]
+    single = {found[0] for name in named if (found := _LAYER.search(name))}
+    if len(single) * 2 >= (config.whole("num_hidden_layers") or 1):
+        return True
+    return any(not _LAYER.search(name) for name in named)
+
+
 def _by_method(method: str, config: Configuration) -> NumberFormat | None:
     if method in {"bitsandbytes", ""} and config.is_set("load_in_4bit"):
         is_double = config.is_set("bnb_4bit_use_double_quant")
         return NumberFormat.NF4_DOUBLE_QUANTIZED if is_double else NumberFormat.NF4
     if method in {"bitsandbytes", ""} and config.is_set("load_in_8bit"):
         return NumberFormat.INT8
-    if method == "gptq":
+    if method in {"gptq", "auto-round"}:
         return _WIDTHS.get(config.whole("bits") or 4)
-    if method == "modelopt":
-        is_fp4 = "FP4" in config.text("quant_algo").upper()
-        return NumberFormat.NVFP4 if is_fp4 else NumberFormat.FP8
+    if method.startswith("modelopt"):
+        return _ALGORITHMS.get(config.text("quant_algo").upper())
     if method == "compressed-tensors":
         return _compressed(config)
     return None

@@ -71,6 +71,12 @@ def _training(requirement: Requirement) -> Iterator[str]:
             f"training.global_batch: {step:g} is less than a micro batch of {micro:g}; give a step"
             " at least as many, or a smaller micro_batch"
         )
+    replicas = requirement.parallel.data if requirement.parallel else 1
+    if step is not None and step >= micro > 0 and step < replicas * micro:
+        yield (
+            f"training.global_batch: {step:g} is less than {replicas} replicas of a micro batch of"
+            f" {micro:g} take in one step; give at least {replicas * micro:g}, or fewer replicas"
+        )
     if not 0 <= training.zero_stage <= _ZERO_STAGES:
         yield f"training.zero_stage: {training.zero_stage} is none of 0, 1, 2, 3"
     if requirement.task is Task.TRAINING and weights in _UNTRAINABLE:

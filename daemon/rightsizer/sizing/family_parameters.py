@@ -1,7 +1,7 @@
 """How many parameters a Hugging Face model has, to the last bias."""
 
 from rightsizer.sizing.configuration import Configuration
-from rightsizer.sizing.model_families import Family
+from rightsizer.sizing.family import Family
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import (
     count_parameters,
@@ -27,7 +27,11 @@ def _norms(shape: Transformer, config: Configuration, family: Family) -> int:
     if config.text("model_type") == "falcon" and config.is_set("parallel_attn", otherwise=True):
         is_new = config.is_set("new_decoder_architecture")
         count = (config.whole("num_ln_in_parallel_attn") or 2) if is_new else 1
-    return count * family.norm_vectors * shape.hidden
+    whole = 0
+    if family.norms_whole_projections:  # Beside one norm of a head for each of the two.
+        heads = shape.heads + key_value_heads(shape)
+        whole = (heads - 2) * head_dimension(shape)
+    return count * family.norm_vectors * shape.hidden + whole
 
 
 def _says(config: Configuration, switch: str) -> bool:
@@ -45,12 +49,11 @@ def _attention_bias(shape: Transformer, config: Configuration, family: Family) -
     """
     queries = shape.heads * head_dimension(shape)
     keys = key_value_heads(shape) * head_dimension(shape)
-    if family.attention_bias == "use_qkv_bias":
-        return queries + 2 * keys if config.is_set("use_qkv_bias") else 0
     if not _says(config, family.attention_bias) or family.attention_bias == "qkv":
         return 0
     sinks = shape.heads if config.text("model_type") == "gpt_oss" else 0
-    return queries + 2 * keys + shape.hidden + sinks
+    output = shape.hidden if family.has_output_bias else 0
+    return queries + 2 * keys + output + sinks
 
 
 def _ffn_bias(shape: Transformer, config: Configuration, family: Family) -> int:
@@ -62,7 +65,7 @@ def _ffn_bias(shape: Transformer, config: Configuration, family: Family) -> int:
         count += shape.layers * (shape.experts * inner + router)
     if config.whole("shared_expert_intermediate_size"):
         count += shape.layers * shape.hidden
-    if config.text("model_type") == "deepseek_v3":
+    if family.has_router_bias:
         count += (shape.layers - shape.dense_layers) * shape.experts
     return count
 
@@ -71,9 +74,6 @@ def _ends(shape: Transformer, config: Configuration, family: Family) -> int:
     """What stands before the first layer and after the last."""
     norm = family.norm_vectors * shape.hidden
     count = norm if family.has_final_norm else 0
-    projected = config.whole("word_embed_proj_dim", shape.hidden) or shape.hidden
-    if projected != shape.hidden:  # OPT-350m alone: a narrower embedding, and no norm at the end.
-        count += 2 * projected * shape.hidden - shape.vocab * (shape.hidden - projected) - norm
     count += norm if family.has_embedding_norm else 0
     count += shape.vocab if family.has_head_bias else 0
     if family.positions:
@@ -81,6 +81,18 @@ def _ends(shape: Transformer, config: Configuration, family: Family) -> int:
         count += (places + family.position_offset) * shape.hidden
     if family.is_encoder:
         count += (config.whole("type_vocab_size") or 0) * shape.hidden
-        has_pooler = family.layers == "num_hidden_layers" and family.has_embedding_norm
-        count += shape.hidden * (shape.hidden + 1) if has_pooler else 0
-    return count
+    count += shape.hidden * (shape.hidden + 1) if family.has_pooler else 0
+    return count - _narrowing(shape, config, family)
+
+
+def _narrowing(shape: Transformer, config: Configuration, family: Family) -> int:
+    """What an embedding narrower than the layers saves, its projections taken off."""
+    width = config.whole(family.embedding) or shape.hidden
+    saved = shape.hidden - width
+    if not saved:
+        return 0
+    if not family.is_encoder:  # OPT-350m alone: projected in and out, and no norm at the end.
+        return shape.vocab * saved - 2 * width * shape.hidden + family.norm_vectors * shape.hidden
+    places = (config.whole(family.positions) or 0) + (config.whole("type_vocab_size") or 0)
+    rows = shape.vocab + places + family.norm_vectors
+    return rows * saved - (width + 1) * shape.hidden

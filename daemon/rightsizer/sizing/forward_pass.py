@@ -16,6 +16,7 @@ from rightsizer.sizing.parameters import ParameterCount, count_parameters
 from rightsizer.sizing.pass_cost import PassCost
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_settings import ServingSettings
+from rightsizer.sizing.weights import kept_parameters
 
 __all__ = ["ForwardPass"]
 
@@ -89,7 +90,7 @@ class ForwardPass:
             stored += _UNPACKED_BYTES
         body = self._overlapped(
             2.0 * self.experts.active_parameters * tokens / gpus,
-            read * stored / gpus,
+            (read * stored + self._kept * (_BF16_BYTES - stored)) / gpus,
             number_format,
         )
         if not rows:
@@ -100,6 +101,10 @@ class ForwardPass:
             NumberFormat.FP32 if number_format is NumberFormat.FP32 else NumberFormat.BF16,
         )
         return body.plus(top)
+
+    @property
+    def _kept(self) -> float:
+        return kept_parameters(self.model, self.count, self.number_format)
 
     def _overlapped(self, flops: float, read_bytes: float, number_format: NumberFormat) -> PassCost:
         """Products and reads of one kind: near the ridge neither hides behind the other whole."""

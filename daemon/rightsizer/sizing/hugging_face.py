@@ -5,21 +5,30 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.checkpoint_format import checkpoint_format
+from rightsizer.sizing.bart import read_bart
+from rightsizer.sizing.checkpoint_format import checkpoint_format, leaves_attention_out
 from rightsizer.sizing.configuration import Configuration
+from rightsizer.sizing.context_length import context_tokens
 from rightsizer.sizing.encoder_decoder import read_encoder_decoder
+from rightsizer.sizing.family import Family
 from rightsizer.sizing.family_parameters import family_parameters
-from rightsizer.sizing.model_families import FAMILIES, Family
+from rightsizer.sizing.linear_attention import has_linear_attention, with_linear_attention
+from rightsizer.sizing.mixture_shape import MixtureShape
+from rightsizer.sizing.model_families import FAMILIES
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.soundness import check_model
+from rightsizer.sizing.window_pattern import read_window
 
 __all__ = ["PublishedModel", "read_config"]
 
 _ENCODER_DECODER: Final = frozenset({"t5", "mt5", "umt5"})
+_BART: Final = frozenset({"bart", "mbart", "whisper"})
 _VISION: Final = frozenset({"vit", "deit"})
 _TEXT_PARTS: Final = ("text_config", "llm_config", "language_config")
-_DTYPES: Final = ("torch_dtype", "dtype", "quantization_config")
+_COMMON: Final = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings")
+"""What the whole says of its parts where they do not."""
+_OTHER_PARTS: Final = ("vision_config", "audio_config")
 _CLASSES: Final = 1000
 
 
@@ -30,6 +39,8 @@ class PublishedModel:
     model: Transformer | VisionTransformer
     weights: NumberFormat | None
     """The format of the checkpoint; `None` where the file does not say."""
+    context_tokens: int | None = None
+    """The longest text that the model was made for; `None` where the file does not say."""
     notes: tuple[str, ...] = ()
     """What of the model is not counted."""
 
@@ -48,19 +59,32 @@ def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
         if part := config.part(key):
             kind = config.text("model_type")
             inner = {"model_type": _text_type(kind), **part}
-            beside = {key: values[key] for key in _DTYPES if key in values and key not in part}
+            beside = {key: values[key] for key in _COMMON if key in values and key not in part}
             read = read_config({**inner, **beside}, named)
-            note = f"only the text part of {kind} is counted, without what sees or hears"
-            return replace(read, notes=(*read.notes, note))
+            return replace(read, notes=(*read.notes, _text_only(kind)))
     model = _read(config, named)
     check_model(model)
-    return PublishedModel(model, checkpoint_format(config))
+    if isinstance(model, Transformer) and leaves_attention_out(config):
+        model = replace(model, attention_in_16_bits=True)
+    longest = context_tokens(config) if isinstance(model, Transformer) else None
+    has_more = any(config.part(key) for key in _OTHER_PARTS)
+    notes = (_text_only(config.text("model_type")),) if has_more else ()
+    return PublishedModel(model, checkpoint_format(config), longest, notes)
+
+
+def _text_only(kind: str) -> str:
+    return f"only the text part of {kind} is counted, without what sees or hears"
 
 
 def _text_type(kind: str) -> str:
     """The family of the text part, where the part itself does not name it."""
-    usual = {"clip": "clip_text_model", "gemma3": "gemma3_text"}
-    return usual.get(kind, "llama" if kind.startswith("llava") else kind)
+    usual = {"clip": "clip_text_model", "siglip": "siglip_text_model", "mistral3": "mistral"}
+    if kind in usual:
+        return usual[kind]
+    if kind.startswith("llava"):
+        return "llama"
+    parts = {each for family in FAMILIES for each in family.types.split()}
+    return f"{kind}_text" if f"{kind}_text" in parts else kind
 
 
 def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
@@ -69,11 +93,35 @@ def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
         return _vision_transformer(config, name)
     if kind in _ENCODER_DECODER:
         return read_encoder_decoder(config, name)
+    if kind in _BART:
+        return read_bart(config, name)
     for family in FAMILIES:
         if kind in family.types.split():
-            return _transformer(Configuration(config.values, family.defaults), family, name)
-    known = sorted({*_VISION, *_ENCODER_DECODER, *" ".join(f.types for f in FAMILIES).split()})
-    raise RequirementError(
+            nested = {
+                key: each for part in family.nested for key, each in config.part(part).items()
+            }
+            values = {**nested, **config.values}
+            return _transformer(Configuration(values, family.defaults), family, name)
+    raise RequirementError(_not_known(config, kind))
+
+
+def _not_known(config: Configuration, kind: str) -> str:
+    """What to do about a configuration of another kind."""
+    of_diffusers = config.text("_class_name")
+    if of_diffusers:
+        return (
+            f"config.json: _class_name: {of_diffusers} is a part of a diffusion model, which is not"
+            " read; describe the model in the plan (kind: diffusion, parameters, forward_flops)"
+        )
+    known = sorted(
+        {*_VISION, *_BART, *_ENCODER_DECODER, *" ".join(f.types for f in FAMILIES).split()}
+    )
+    if not kind:
+        return (
+            "config.json: model_type: is missing; take the file as published with the model."
+            f" Known are {', '.join(known)}"
+        )
+    return (
         f"config.json: model_type: '{kind}' is not known; describe the model in the plan instead"
         " (parameters, layers, hidden, heads, kv_heads, ffn, vocab)."
         f" Known are {', '.join(known)}"
@@ -97,29 +145,27 @@ def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:
 def _transformer(config: Configuration, family: Family, name: str) -> Transformer:
     layers = config.needed(family.layers)
     heads, hidden = config.needed(family.heads), config.needed(family.hidden)
-    experts = (config.whole(family.experts) or 1) if family.experts else 1
-    ffn = config.whole(family.ffn) or (config.whole("expansion_ratio") or 4) * hidden
-    expert_ffn = config.whole(family.expert_ffn, ffn) if family.expert_ffn else ffn
+    mixture = MixtureShape.of(config, family, layers, hidden)
     is_latent = config.whole("kv_lora_rank") is not None
-    window, windowed = _window(config, layers)
+    window, windowed = read_window(config, family, layers)
     shape = Transformer(
         layers=layers,
         hidden=hidden,
         heads=heads,
-        vocab=config.needed("vocab_size"),
+        vocab=config.needed(family.vocab),
         name=name,
         kv_heads=_kv_heads(config, family, heads),
         head_dim=config.whole("qk_nope_head_dim" if is_latent else "head_dim"),
-        ffn=expert_ffn if experts > 1 else ffn,
+        ffn=mixture.expert_ffn,
         gated_ffn=family.is_gated,
         tied_embeddings=config.is_set("tie_word_embeddings", otherwise=family.is_tied),
         attention_bias=family.attention_bias == "qkv",
         query_key_norm=family.has_query_key_norm,
-        experts=experts,
-        experts_per_token=_experts_per_token(config) if experts > 1 else 1,
-        shared_experts=_shared_experts(config, expert_ffn or ffn),
-        dense_layers=config.whole("first_k_dense_replace", 0) or 0,
-        dense_ffn=ffn if experts > 1 else None,
+        experts=mixture.experts,
+        experts_per_token=mixture.experts_per_token,
+        shared_experts=mixture.shared_experts,
+        dense_layers=mixture.dense_layers,
+        dense_ffn=mixture.dense_ffn if mixture.experts > 1 else None,
         sliding_window=window,
         windowed_layers=windowed,
         kv_lora_rank=config.whole("kv_lora_rank"),
@@ -129,49 +175,11 @@ def _transformer(config: Configuration, family: Family, name: str) -> Transforme
         cached_layers=0 if family.is_encoder else None,
     )
     check_model(shape)
-    return replace(shape, parameters=family_parameters(shape, config, family))
+    whole = replace(shape, parameters=family_parameters(shape, config, family))
+    return with_linear_attention(whole, config) if has_linear_attention(config) else whole
 
 
-def _kv_heads(config: Configuration, family: Family, heads: int) -> int | None:
+def _kv_heads(config: Configuration, family: Family, heads: int) -> int:
     if config.is_set("multi_query") and not config.is_set("new_decoder_architecture"):
         return 1
-    nested = config.part("attn_config").get("kv_n_heads")
-    if isinstance(nested, int):
-        return nested
     return config.whole(family.kv_heads) or heads
-
-
-def _experts_per_token(config: Configuration) -> int:
-    keys = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
-    return next((value for key in keys if (value := config.whole(key))), 1)
-
-
-def _shared_experts(config: Configuration, expert_ffn: int) -> int:
-    """How many experts wide the part is that every token passes."""
-    counted = config.whole("n_shared_experts")
-    if counted is not None:
-        return counted
-    return (config.whole("shared_expert_intermediate_size") or 0) // expert_ffn
-
-
-def _window(config: Configuration, layers: int) -> tuple[int | None, int | None]:
-    """How far windowed layers look back, and how many there are.
-
-    Gemma 2 windows every second layer, Gemma 3 five of six; Qwen 2 only where it is switched on.
-    """
-    window = config.whole("sliding_window")
-    if not window or not config.is_set("use_sliding_window", otherwise=True):
-        return None, None
-    kinds = config.names("layer_types")
-    if kinds:
-        windowed = sum(kind == "sliding_attention" for kind in kinds)
-        return (window, windowed) if windowed else (None, None)
-    pattern = config.whole("sliding_window_pattern")
-    if config.text("model_type") in {"gemma2", "gpt_oss"}:
-        pattern = pattern or 2
-    if pattern:
-        return window, layers - layers // pattern
-    if config.text("model_type").startswith("qwen"):
-        full = min(config.whole("max_window_layers") or 0, layers)
-        return (window, layers - full) if full < layers else (None, None)
-    return window, None

@@ -14,6 +14,8 @@ __all__ = ["BLOCK_TOKENS", "KvCache", "kv_cache", "kv_cache_format"]
 BLOCK_TOKENS: Final = 16
 """Caches are handed out in blocks of so many tokens (vLLM's default)."""
 
+_STATE_BYTES: Final = 2.0
+"""States are kept as the model's own numbers are (vLLM's `mamba_cache_dtype: auto`)."""
 _SINGLE: Final = Parallelism()
 
 
@@ -25,13 +27,15 @@ class KvCache:
     """Of the layers that look back at everything."""
     windowed_bytes_per_token: float = 0.0
     window_tokens: float = math.inf
+    state_bytes: float = 0.0
+    """Of recurrent layers, however long the request is."""
 
     def request_bytes(self, tokens: float) -> float:
         """Of one request with so many tokens, in whole blocks."""
         whole = _in_blocks(tokens)
         within = min(whole, _in_blocks(self.window_tokens))
         windowed = self.windowed_bytes_per_token * within if self.windowed_bytes_per_token else 0.0
-        return self.bytes_per_token * whole + windowed
+        return self.bytes_per_token * whole + windowed + self.state_bytes
 
 
 def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _SINGLE) -> KvCache:
@@ -50,14 +54,16 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
         width = 2.0 * heads * head_dimension(model) / min(layout.tensor, heads)
     layer_bytes = width * number_format.bytes_per_parameter
     staged = math.ceil(layers / layout.pipeline)
+    state = _STATE_BYTES * model.state_elements / (layout.tensor * layout.pipeline)
     if model.sliding_window is None:
-        return KvCache(staged * layer_bytes)
+        return KvCache(staged * layer_bytes, state_bytes=state)
     windowed = layers if model.windowed_layers is None else min(model.windowed_layers, layers)
     part = windowed / layers if layers else 0.0
     return KvCache(
         bytes_per_token=staged * (1 - part) * layer_bytes,
         windowed_bytes_per_token=staged * part * layer_bytes,
         window_tokens=float(model.sliding_window),
+        state_bytes=state,
     )
 
 

@@ -54,8 +54,12 @@ class Transformer:
     """The part of a head that multi-head latent attention keeps uncompressed."""
     query_lora_rank: int | None = None
     value_head_dim: int | None = None
+    attention_in_16_bits: bool = False
+    """Whether quantized weights leave attention out, as those of gpt-oss do."""
     cached_layers: int | None = None
     """Layers with a KV cache; all where it is not given, none in an encoder."""
+    state_elements: float = 0.0
+    """Numbers that recurrent layers, which have no cache, keep of one request of any length."""
     assumed: frozenset[str] = frozenset()
     """Keys that nobody gave and that were taken as is usual for a model of this size."""
 

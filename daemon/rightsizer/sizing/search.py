@@ -33,6 +33,8 @@ _GIB: Final = 2.0**30
 _SPREAD: Final = 8
 """Over how many times as many replicas a load is spread at most where latencies are missed."""
 _ABOUT: Final = 1.05
+_LEAST_USED: Final = 1e-9
+"""Tokens a second: of less, what a million of them costs is no figure any more."""
 _ROUNDING: Final = 1e-9
 
 
@@ -228,7 +230,7 @@ class Search:
             used = made.value
             if asked is not None and not self.requirement.task.trains:
                 used = min(used, asked)
-            work = dollars_per_hour * candidate.count * 1e6 / (used * 3600.0)
+            work = dollars_per_hour * candidate.count * 1e6 / (max(used, _LEAST_USED) * 3600.0)
         return replace(candidate, gpu_dollars_per_hour=dollars_per_hour, work_dollars=work)
 
     def _available(self, board: Board) -> float:

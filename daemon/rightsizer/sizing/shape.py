@@ -7,6 +7,7 @@ hidden width are given. Whether the feed-forward part is gated and the embedding
 fits the parameters best.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +16,7 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters, ffn_width
 from rightsizer.sizing.soundness import check_model
 
-__all__ = ["TransformerDescription", "complete"]
+__all__ = ["TransformerDescription", "complete", "shape_notes"]
 
 _ASPECT: Final = 128
 _WIDTH_STEP: Final = 128
@@ -25,8 +26,10 @@ _LAYER_SQUARES: Final = 12.0
 _GATED_WIDTHS: Final = 3.2
 """Of the hidden width: what 12 of its squares leave three matrices beside grouped attention."""
 _VOCAB: Final = 32000
+_ROTATED: Final = 64
+"""Of latent attention in all that have it (DeepSeek V2 to V3.2, Kimi K2, GLM-4.7-Flash)."""
 _CONTRADICTION: Final = 2.0
-"""A shape that makes this many times the parameters given is not that of the model."""
+"""A shape that makes so many times the parameters given, or they it, is not that of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def complete(described: TransformerDescription) -> Transformer:
         experts_per_token=described.experts_per_token or 1,
         sliding_window=described.sliding_window,
         kv_lora_rank=described.kv_lora_rank,
-        rope_head_dim=described.rope_head_dim or 0,
+        rope_head_dim=_rotated(described),
         assumed=_assumed(described),
     )
     check_model(whole)
@@ -99,6 +102,13 @@ def _check_given(described: TransformerDescription) -> None:
         faults.append("model.rope_head_dim: is negative; give 0 or more, or leave it out")
     if faults:
         raise RequirementError("\n".join(faults))
+
+
+def _rotated(described: TransformerDescription) -> int:
+    """What latent attention keeps beside what it compresses."""
+    if described.rope_head_dim is None and described.kv_lora_rank:
+        return _ROTATED
+    return described.rope_head_dim or 0
 
 
 def _assumed(described: TransformerDescription) -> frozenset[str]:
@@ -186,4 +196,20 @@ def _check_size(model: Transformer) -> None:
         raise RequirementError(
             f"model.parameters: {model.parameters:g}, but the shape given makes {by_shape:.3g};"
             " correct one of them, or leave parameters out"
+        )
+
+
+def shape_notes(model: Transformer) -> Iterator[str]:
+    """A sentence, where the shape is that of a far smaller model.
+
+    It may be that of a mixture whose experts nobody gave, so that it is no error.
+    """
+    if model.active_parameters or {"layers", "hidden"} & model.assumed:
+        return
+    by_shape = _shape_parameters(model)
+    if model.parameters and by_shape * _CONTRADICTION < model.parameters:
+        yield (
+            f"{model.parameters:.3g} parameters are given, and the shape given makes"
+            f" {by_shape:.3g}: the former stand; give the experts of a mixture, or correct one of"
+            " them"
         )

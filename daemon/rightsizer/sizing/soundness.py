@@ -28,7 +28,9 @@ _COUNTS = {
 }
 """What has to be above zero where it is given."""
 _NOT_NEGATIVE = {
-    Transformer: "shared_experts dense_layers windowed_layers rope_head_dim cached_layers",
+    Transformer: (
+        "shared_experts dense_layers windowed_layers rope_head_dim cached_layers state_elements"
+    ),
     Diffusion: "text_encoder_parameters decoder_parameters",
 }
 
@@ -59,6 +61,14 @@ def layout_fault(model: Model, layout: Parallelism) -> str | None:
             f"parallel.tensor: {model.heads} heads do not divide by {layout.tensor};"
             " take a divisor of the heads"
         )
+    if isinstance(model, Transformer) and not model.kv_lora_rank:
+        # Engines give each GPU whole heads of keys, or one that several GPUs have.
+        keys = key_value_heads(model)
+        if keys % layout.tensor and layout.tensor % keys:
+            return (
+                f"parallel.tensor: {keys} kv_heads do not divide by {layout.tensor}, nor the other"
+                " way around; take a divisor or a multiple of them"
+            )
     if layout.pipeline > model.layers:
         return (
             f"parallel.pipeline: {layout.pipeline} stages for {model.layers} layers;"

@@ -5,10 +5,10 @@ from typing import Final
 
 from rightsizer.sizing.models import Diffusion, Model, Recommender, Transformer, VisionTransformer
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import ParameterCount
+from rightsizer.sizing.parameters import ParameterCount, attention_parameters
 from rightsizer.sizing.requirement import Parallelism
 
-__all__ = ["placed_parameters", "weight_bytes"]
+__all__ = ["kept_parameters", "placed_parameters", "weight_bytes"]
 
 _SINGLE: Final = Parallelism()
 
@@ -33,7 +33,19 @@ def weight_bytes(
             + beside * number_format.bytes_per_embedding
         )
     staged, ends = _placed(model, count, layout)
+    kept = kept_parameters(model, count, number_format) * staged / count.layers
+    ends += kept
+    staged -= kept
     return staged * number_format.bytes_per_parameter + ends * number_format.bytes_per_embedding
+
+
+def kept_parameters(model: Model, count: ParameterCount, number_format: NumberFormat) -> float:
+    """Parameters of all layers that a quantized checkpoint keeps in 16 bits."""
+    if not isinstance(model, Transformer) or not model.attention_in_16_bits:
+        return 0.0
+    if not number_format.is_quantized:
+        return 0.0
+    return min(count.layers, model.layers * attention_parameters(model))
 
 
 def placed_parameters(model: Model, count: ParameterCount, layout: Parallelism = _SINGLE) -> float:

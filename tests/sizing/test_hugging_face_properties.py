@@ -1,0 +1,62 @@
+"""Whatever stands in a `config.json`: a model that can be, or a refusal that tells why."""
+
+import math
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from published_families import MORE_PUBLISHED
+from published_models import PUBLISHED
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.hugging_face import read_config
+from rightsizer.sizing.kv_cache import kv_cache
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.weights import weight_bytes
+
+CONFIGS = (
+    *(config for config, _ in PUBLISHED.values()),
+    *(known.config for known in MORE_PUBLISHED.values()),
+)
+WORDS = """
+    rope_scaling layer_types quantization_config sliding_window sliding_window_pattern moe_layers
+    mlp_only_layers linear_num_value_heads embedding_size text_config vision_config attn_config
+    head_dim kv_lora_rank n_shared_experts first_k_dense_replace num_hidden_layers hidden_size
+    num_attention_heads num_key_value_heads vocab_size num_experts
+"""
+KEYS = WORDS.split()
+VALUES = some.one_of(
+    some.none(),
+    some.booleans(),
+    some.integers(-2, 10**13),
+    some.floats(),
+    some.text(max_size=4),
+    some.lists(some.one_of(some.integers(0, 99), some.just("sliding_attention")), max_size=4),
+    some.dictionaries(
+        some.sampled_from(
+            ["quant_method", "type", "factor", "ignore", "load_in_4bit", "hidden_size"]
+        ),
+        some.one_of(some.floats(), some.sampled_from(["gptq", "fp8", "yarn"]), some.integers()),
+    ),
+)
+
+
+@settings(max_examples=300)
+@given(some.sampled_from(CONFIGS), some.dictionaries(some.sampled_from(KEYS), VALUES, max_size=3))
+def test_a_configuration_makes_sense_or_is_refused(
+    config: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    """Figures are finite and not negative, and a token passes at most all parameters."""
+    try:
+        read = read_config({**config, **changes})
+    except RequirementError:
+        return
+    count = count_parameters(read.model)
+    cache = kv_cache(read.model, NumberFormat.BF16)
+    weights = weight_bytes(read.model, count, read.weights or NumberFormat.BF16)
+
+    assert 0 < count.active <= count.total * (1 + 1e-9)
+    for figure in (count.total, weights, cache.request_bytes(1000), cache.state_bytes):
+        assert math.isfinite(figure)
+        assert figure >= 0

@@ -1,0 +1,283 @@
+"""Families of Hugging Face models that came later: mixtures, windows, encoders with decoders."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plan_answers import answer
+from published_families import MORE_PUBLISHED
+from published_models import PUBLISHED
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.attention import Attention
+from rightsizer.sizing.hugging_face import read_config
+from rightsizer.sizing.kv_cache import kv_cache
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.requirement import Parallelism, Precisions
+from rightsizer.sizing.serving_settings import ServingSettings
+from rightsizer.sizing.weights import weight_bytes
+
+GPT_OSS = {
+    "quantization_config": {
+        "quant_method": "mxfp4",
+        "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"],
+    }
+}
+
+
+@pytest.mark.parametrize("name", MORE_PUBLISHED)
+def test_a_family_has_its_published_parameters(name: str) -> None:
+    """Within half a percent where cards round, to the last one elsewhere."""
+    known = MORE_PUBLISHED[name]
+    total = count_parameters(read_config(known.config).model).total
+
+    assert total == pytest.approx(known.parameters, rel=5e-3)
+
+
+@pytest.mark.parametrize("name", MORE_PUBLISHED)
+def test_a_token_takes_what_its_layers_keep(name: str) -> None:
+    """Latent, grouped, windowed, and none of encoders: keys and values by hand."""
+    known = MORE_PUBLISHED[name]
+    cache = kv_cache(read_config(known.config).model, NumberFormat.BF16)
+
+    assert cache.bytes_per_token == known.cached_bytes
+    assert cache.windowed_bytes_per_token == known.windowed_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "active"),
+    [
+        ("Llama-4-Scout", 17.2e9),
+        ("Llama-4-Maverick", 17.2e9),
+        ("Kimi-K2", 32.6e9),
+        ("Phi-3.5-MoE", 6.6e9),
+        ("dbrx", 36.5e9),
+        ("OLMoE-1B-7B", 1.28e9),
+        ("granite-3.0-3b-a800m", 0.88e9),
+        ("deepseek-moe-16b", 2.83e9),
+        ("Qwen3-Next-80B-A3B", 3.88e9),
+    ],
+)
+def test_a_token_passes_the_published_part(name: str, active: float) -> None:
+    """Dense layers between mixed ones and shared experts among it."""
+    model = read_config(MORE_PUBLISHED[name].config).model
+
+    assert count_parameters(model).active == pytest.approx(active, rel=0.02)
+
+
+def test_recurrent_layers_keep_a_state_and_no_cache() -> None:
+    """Of Qwen3-Next 36 layers of 32 heads of 128 by 128, and three steps of the convolution."""
+    model = read_config(MORE_PUBLISHED["Qwen3-Next-80B-A3B"].config).model
+    state = 36 * (32 * 128 * 128 + 3 * 8192) * 2
+
+    cache = kv_cache(model, NumberFormat.BF16)
+
+    assert (cache.state_bytes, cache.request_bytes(0)) == (state, state)
+    assert cache.request_bytes(1600) == state + 1600 * cache.bytes_per_token
+    assert kv_cache(model, NumberFormat.FP8, Parallelism(2, 2)).state_bytes == state / 4
+
+
+def test_a_state_is_read_for_every_token() -> None:
+    """Full attention in each layer would take more of a long request, and less of a short one."""
+    model = read_config(MORE_PUBLISHED["Qwen3-Next-80B-A3B"].config).model
+    assert isinstance(model, Transformer)
+    everywhere = replace(model, cached_layers=None, state_elements=0.0)
+    board = built_in().get("H100-SXM5-80GB")
+    mixed, full = (
+        Attention.of(each, Precisions(), board, Parallelism(), ServingSettings())
+        for each in (model, everywhere)
+    )
+
+    assert mixed.of_new_tokens(1, 100_000).bandwidth < full.of_new_tokens(1, 100_000).bandwidth
+    assert mixed.of_new_tokens(1, 100).bandwidth > full.of_new_tokens(1, 100).bandwidth
+    assert mixed.of_prompt(8192).compute == pytest.approx(full.of_prompt(8192).compute / 4)
+
+
+@pytest.mark.parametrize(
+    ("more", "dense"),
+    [
+        ({}, 0),
+        ({"mlp_only_layers": [0, 5]}, 2),
+        ({"decoder_sparse_step": 2}, 24),
+        ({"first_k_dense_replace": 3}, 3),
+        ({"moe_layers": [1, 3]}, 46),
+    ],
+)
+def test_layers_without_experts_are_counted(more: dict[str, Any], dense: int) -> None:
+    """Each family names them in its own way."""
+    model = read_config({**PUBLISHED["Qwen3-30B-A3B"][0], **more}).model
+
+    assert isinstance(model, Transformer)
+    assert model.dense_layers == dense
+
+
+def test_a_mixture_has_to_tell_how_many_experts_a_token_passes() -> None:
+    """One would be silently wrong."""
+    config = dict(PUBLISHED["Mixtral-8x7B"][0])
+    del config["num_experts_per_tok"]
+
+    with pytest.raises(RequirementError, match="num_experts_per_tok: is missing"):
+        read_config(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "published"), [("gpt-oss-20b", 13.76e9), ("gpt-oss-120b", 65.25e9)]
+)
+def test_attention_that_is_left_out_of_quantized_weights_takes_16_bits(
+    name: str, published: float
+) -> None:
+    """The sizes of the published checkpoints."""
+    read = read_config({**PUBLISHED[name][0], **GPT_OSS})
+    assert read.weights is not None
+    size = weight_bytes(read.model, count_parameters(read.model), read.weights)
+
+    assert size == pytest.approx(published, rel=0.01)
+
+
+def _leaves_attention_out(modules: list[str]) -> bool:
+    asked = {"quant_method": "fp8", "ignored_layers": modules}
+    model = read_config({**PUBLISHED["Llama-3.1-8B"][0], "quantization_config": asked}).model
+    assert isinstance(model, Transformer)
+    return model.attention_in_16_bits
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [["re:.*self_attn.*"], [f"model.layers.{layer}.self_attn*" for layer in range(32)]],
+)
+def test_attention_is_left_out_where_the_checkpoint_says_so(modules: list[str]) -> None:
+    """Of all layers, by a pattern or one by one."""
+    assert _leaves_attention_out(modules)
+
+
+@pytest.mark.parametrize("modules", [[], ["lm_head"], ["model.layers.3.self_attn.q_proj"]])
+def test_attention_is_quantized_elsewhere(modules: list[str]) -> None:
+    """A single layer that is left out counts for nothing."""
+    assert not _leaves_attention_out(modules)
+
+
+@pytest.mark.parametrize("text", ["tie_word_embeddings", "quantization_config"])
+def test_what_the_whole_says_holds_for_its_text(text: str) -> None:
+    """Where the text part does not say it itself."""
+    value = {"tie_word_embeddings": True, "quantization_config": {"quant_method": "fp8"}}[text]
+    inner = {key: each for key, each in PUBLISHED["Qwen3-8B"][0].items() if key != text}
+    read = read_config({"model_type": "qwen3_vl", "text_config": inner, text: value})
+
+    assert isinstance(read.model, Transformer)
+    assert read.model.tied_embeddings or read.weights is NumberFormat.FP8
+
+
+def test_a_part_that_is_not_counted_is_said_of_flat_configurations_too() -> None:
+    """Qwen2-VL has the keys of its text beside those of its vision part."""
+    config = MORE_PUBLISHED["Qwen2-VL-7B"].config
+
+    assert read_config(config).notes[0].startswith("only the text part of qwen2_vl is counted")
+
+
+def test_a_part_of_a_diffusion_model_is_told_as_one() -> None:
+    """With the kind that describes it."""
+    with pytest.raises(RequirementError, match=r"UNet2DConditionModel.*kind: diffusion"):
+        read_config({"_class_name": "UNet2DConditionModel", "in_channels": 4})
+
+
+def test_a_configuration_without_a_kind_is_told_as_one() -> None:
+    """Not as the kind ''."""
+    with pytest.raises(RequirementError, match="model_type: is missing"):
+        read_config({"hidden_size": 4096})
+
+
+@pytest.mark.parametrize(
+    ("quantized", "expected"),
+    [
+        ({"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}, NumberFormat.INT4),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, NumberFormat.FP8),
+        ({"quant_method": "auto-round", "bits": 4}, NumberFormat.INT4),
+    ],
+)
+def test_an_algorithm_is_read_by_its_name(
+    quantized: dict[str, Any], expected: NumberFormat
+) -> None:
+    """Model Optimizer has many, which are not all of 8 bits."""
+    config = {**PUBLISHED["Llama-3.1-8B"][0], "quantization_config": quantized}
+
+    assert read_config(config).weights is expected
+
+
+def test_a_mixed_algorithm_is_not_guessed() -> None:
+    """It is refused."""
+    asked = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
+
+    with pytest.raises(RequirementError, match=r"precision\.weights"):
+        read_config({**PUBLISHED["Llama-3.1-8B"][0], "quantization_config": asked})
+
+
+@pytest.mark.parametrize(
+    ("scaling", "longest"),
+    [
+        (None, 32_768),
+        ({"rope_type": "llama3", "factor": 8.0}, 32_768),
+        ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}, 131_072),
+        ({"type": "linear", "factor": 2}, 65_536),
+    ],
+)
+def test_the_longest_text_is_read(scaling: dict[str, Any] | None, longest: int) -> None:
+    """With the scaling of positions that the file tells."""
+    config = {
+        **PUBLISHED["Qwen2.5-7B"][0],
+        "max_position_embeddings": 32_768,
+        "rope_scaling": scaling,
+    }
+
+    assert read_config(config).context_tokens == longest
+
+
+def test_requests_longer_than_the_model_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a note, for positions may be stretched."""
+    config = {**PUBLISHED["gpt2"][0], "n_positions": 1024}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    asked = {"model": {"config": "."}, "gpus": ["L4"], "load": {"input_tokens": 2000}}
+
+    plan = answer(tmp_path / "plan.yaml", json.dumps(asked), capsys)
+
+    (note,) = plan["notes"]
+    assert note == (
+        "2,256 tokens are more than the 1,024 that the model was made for; ask for fewer, or make"
+        " sure that its positions are stretched"
+    )
+
+
+@pytest.mark.parametrize(("gpu", "notes"), [("A100-SXM4-80GB", 1), ("H100-SXM5-80GB", 0)])
+def test_a_format_without_units_is_said(
+    gpu: str, notes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """fp8 on Ampere saves memory and no computing."""
+    asked = {"model": {"parameters": 8e9}, "gpus": [gpu], "precision": {"weights": "fp8"}}
+
+    plan = answer(tmp_path / "plan.yaml", json.dumps(asked), capsys)
+
+    assert len(plan["notes"]) == notes
+    assert all(note.startswith(f"no units for fp8 on {gpu}") for note in plan["notes"])
+
+
+@pytest.mark.parametrize(("asked", "weights"), [(None, "mxfp4"), ("fp8", "fp8")])
+def test_weights_in_another_format_leave_nothing_out(
+    asked: str | None, weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a checkpoint keeps in 16 bits is known of its own format alone."""
+    config = {**PUBLISHED["gpt-oss-20b"][0], **GPT_OSS}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    plan = {"model": {"config": "."}, "gpus": ["H100-SXM5-80GB"], "parallel": {}}
+    if asked:
+        plan["precision"] = {"weights": asked}
+
+    found = answer(tmp_path / "plan.yaml", json.dumps(plan), capsys)["memory"]["weights_bytes"]
+
+    expected = {"mxfp4": 13.72e9, "fp8": 20_914_757_184 + 2 * 579_133_440}[weights]
+    assert found == pytest.approx(expected, rel=2e-3)
