@@ -91,6 +91,12 @@ def judged(of: Seat, *leases: Lease, is_reserved: bool = False, **request: Any) 
             Obstacle.DIVIDED,
             "divided into MIG instances; ask for one of those by its profile",
         ),
+        (
+            seat(device=replace(_SEAT.device, facts={"mig_mode": "enabled"})),
+            Obstacle.DIVIDED,
+            "in MIG mode without an instance, so that nothing can run on it; make one, or turn the "
+            "mode off",
+        ),
     ],
 )
 def test_a_seat_in_use_or_in_trouble_is_not_free(of: Seat, obstacle: Obstacle, why: str) -> None:

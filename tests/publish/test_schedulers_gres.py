@@ -107,3 +107,15 @@ def test_a_name_that_would_end_a_word_is_spelled_otherwise() -> None:
     text = gres_conf([device], Topology(), {"GPU-0": ("/dev/nvidia0",)}, {}, "n")
 
     assert "Type=nvidia_h100_80gb_hbm3 " in text
+
+
+def test_a_gpu_that_waits_for_instances_is_given_to_nobody() -> None:
+    """In MIG mode nothing can run on the whole of it."""
+    node = hgx()
+    first = node.seats[0].device
+    waiting = replace(first, facts={**first.facts, "mig_mode": "enabled"})
+    seats = (replace(node.seats[0], device=waiting), *node.seats[1:])
+
+    lines = conf(replace(node, seats=seats))
+    assert lines[0].startswith("Name=gpu Type=h100 File=/dev/nvidia1 ")
+    assert lines[-1].endswith("Gres=gpu:h100:7")

@@ -244,6 +244,23 @@ def test_the_absence_of_devices_is_told_once_and_so_is_their_return() -> None:
     assert told[0]["reason"] == "the driver is not loaded"
 
 
+def test_a_driver_that_hangs_ever_longer_is_told_once() -> None:
+    """How long it has hung by now is no other trouble."""
+
+    class Hanging(Minutes):
+        def read(self) -> Snapshot | None:
+            seen = super().read()
+            if seen is None or seen.trouble is None:
+                return seen
+            return replace(seen, trouble=f"NVML hangs in nvmlInit for {seen.time / 1e9:.1f} s")
+
+    with capture_logs() as logs:
+        lived_through(Hanging(20, absent=range(3, 12)))
+    told = [entry["event"] for entry in logs if entry["event"].startswith("devices_")]
+
+    assert told == ["devices_absent", "devices_found"]
+
+
 def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(tmp_path: Path) -> None:
     """Ready only with the first sample; the watchdog follows the heartbeat."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

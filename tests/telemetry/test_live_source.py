@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pynvml
 import pytest
@@ -122,6 +123,24 @@ def test_hung_start_says_so_and_recovers() -> None:
         driver.hanging.clear()
         gate.set()
         assert read_until_up(source, clock, "GPU-0").trouble is None
+
+
+def test_slow_start_is_not_begun_anew() -> None:
+    """Calls that each take a while, all together longer than a hung one is waited for."""
+
+    class Slow(FakeDriver):
+        def _call(self, *call: Any) -> int:
+            time.sleep(0.01)
+            return super()._call(*call)
+
+    driver, clock = Slow(*(FakeGpu(f"GPU-{index}") for index in range(8))), FastClock(0)
+    patience = {"deadline_seconds": 0.1, "abandon_after_seconds": 0.8}
+    with reading(driver, clock, **patience) as source:
+        source.read()
+        assert (source.read().trouble or "").startswith("NVML is slow: ")
+        snapshot = read_until(source, clock, lambda snapshot: bool(snapshot.devices))
+    assert len(snapshot.devices) == 8
+    assert driver.openings == 1
 
 
 def test_lost_device_leaves_the_others_alone() -> None:

@@ -9,6 +9,7 @@ import pytest
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from rightsizer.domain.device import Device, MigInstance
 from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
 from rightsizer.edge.clock import FastClock
 
 
@@ -175,3 +176,28 @@ def test_gpu_that_could_not_be_opened_is_soon_tried_again() -> None:
                 break
     assert "GPU-1" not in first.readings
     assert set(snapshot.readings) == {"GPU-0", "GPU-1"}
+
+
+def test_gpu_in_mig_mode_without_an_instance_is_idle() -> None:
+    """Nothing can run on it: its time is its own, and no longer once there is an instance."""
+    gpu, clock = FakeGpu("GPU-0", instances=[], gpm=None), FastClock(0)
+    driver = FakeDriver(gpu)
+    driver.lacking |= {"nvmlDeviceGetUtilizationRates", "nvmlDeviceGetSamples"}
+    with reading(driver, clock, enumeration_interval_seconds=1.0) as source:
+        snapshot = source.read()
+        assert gpu.instances is not None
+        gpu.instances.append(FakeInstance("MIG-a"))
+        for _ in range(1000):
+            tick(clock)
+            time.sleep(0.002)
+            later = source.read()
+            if len(later.devices) > 1:
+                break
+    (device,) = snapshot.devices
+    assert device.awaits_mig_instances
+    assert not device.has_mig_instances
+    assert snapshot.readings["GPU-0"].get(Signal.GPU_BUSY) == 0.0
+    whole, instance = later.devices
+    assert whole.has_mig_instances
+    assert not whole.awaits_mig_instances
+    assert instance.mig is not None

@@ -70,7 +70,7 @@ def _is_worth_it(then: SetScore, now: SetScore, gain_ratio: float) -> bool:
 def _is_alike(device: Device, model: Device) -> bool:
     return (
         device.mig is None
-        and not device.has_mig_instances
+        and device.is_given_out
         and (device.board, device.name) == (model.board, model.name)
     )
 

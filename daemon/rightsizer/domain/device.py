@@ -38,7 +38,7 @@ class Device:
     numa_node: int | None = None
     mig: MigInstance | None = None
     has_mig_instances: bool = False
-    """A parent with instances has no state of its own."""
+    """A parent with instances has no state of its own; in MIG mode without one it has."""
     memory_total_bytes: float | None = None
     power_limit_watts: float | None = None
     """The default limit; a reading's enforced limit goes before it."""
@@ -69,3 +69,14 @@ class Device:
     def capacity_ratio(self) -> float:
         """1 for a GPU, the compute share for a MIG instance."""
         return 1.0 if self.mig is None else self.mig.compute_share
+
+    @property
+    def awaits_mig_instances(self) -> bool:
+        """Whether it is a GPU in MIG mode without an instance, on which nothing can run."""
+        is_cut = self.mig is not None or self.has_mig_instances
+        return not is_cut and self.facts.get("mig_mode") == "enabled"
+
+    @property
+    def is_given_out(self) -> bool:
+        """Whether work can be placed on it: an instance, or a GPU that is one piece."""
+        return not self.has_mig_instances and not self.awaits_mig_instances

@@ -18,6 +18,9 @@ from rightsizer.placement.verdict import Obstacle, Verdict
 __all__ = ["judge_seat", "set_aside_bytes"]
 
 _GIBIBYTE: Final = 1 << 30
+_NO_INSTANCE: Final = (
+    "in MIG mode without an instance, so that nothing can run on it; make one, or turn the mode off"
+)
 _UNHEALTHY: Final = {Condition.HARDWARE_SLOWDOWN: "the hardware slows its own clocks down"}
 """Heat, power brake or a fault, told by the board itself; it holds for idle GPUs too."""
 
@@ -76,6 +79,8 @@ def _wrong_kind(seat: Seat, request: Request) -> _Found:
     mig, wanted = seat.device.mig, request.mig_profile
     if seat.device.has_mig_instances:
         return Obstacle.DIVIDED, "divided into MIG instances; ask for one of those by its profile"
+    if seat.device.awaits_mig_instances:
+        return Obstacle.DIVIDED, _NO_INSTANCE
     if wanted is not None and mig is None:
         return Obstacle.PROFILE, f"a whole GPU, not a MIG instance {wanted}"
     if mig is None:

@@ -1,5 +1,6 @@
 """The agent: one source, one heartbeat, a few jobs, one server; and how it starts and stops."""
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -58,6 +59,8 @@ __all__ = ["Agent"]
 _RESTORED: Final = 30 * 86400.0
 _SET_BACK: Final = 86400.0
 """What is further in the future was lived by a wrong clock; beside it all else would be too old."""
+_FIGURE: Final = re.compile(r"\d[\d.]*")
+"""How long a call has hung is another number each time, and no other trouble."""
 _STATUS_EVERY: Final = nanoseconds(60.0)
 
 
@@ -303,12 +306,13 @@ class Agent:
 
     def _tell_trouble(self, trouble: str | None) -> None:
         """Say once that there are no devices and why, and once that there are again."""
-        if trouble != self._trouble:
+        told = None if trouble is None else _FIGURE.sub("", trouble)
+        if told != self._trouble:
             if trouble is not None:
                 self._log.warning("devices_absent", reason=trouble)
             else:
                 self._log.info("devices_found")
-            self._trouble = trouble
+            self._trouble = told
 
     def _tell_manager(self, report: Report) -> None:
         now = self._clock.time()

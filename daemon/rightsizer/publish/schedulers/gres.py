@@ -39,7 +39,7 @@ def gres_conf(
     """
     known = tuple(devices)
     names = {each.uuid: each.name for each in known}
-    given = [each for each in known if not each.has_mig_instances]
+    given = [each for each in known if each.is_given_out]
     told = [each for each in given if each.uuid in files]
     kinds = {each.uuid: _kind(each, names) for each in told}
     lines = [_line(each, kinds[each.uuid], told, topology, files, cores) for each in told]

@@ -37,7 +37,7 @@ def resource_topology(
         held: Uuids of what is in use.
         host: The node's name in Kubernetes.
     """
-    given = tuple(each for each in devices if not each.has_mig_instances)
+    given = tuple(each for each in devices if each.is_given_out)
     nodes = sorted({*topology.numa_nodes, *(_known(_node_of(each, topology)) for each in given)})
     zones = sorted(node for node in nodes if node >= 0) or [0]
     return {

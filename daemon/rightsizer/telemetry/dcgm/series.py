@@ -19,7 +19,7 @@ from rightsizer.domain.workload import Workload
 from rightsizer.telemetry.dcgm.labels import facts_of
 from rightsizer.telemetry.recorded.row import Facts
 
-__all__ = ["XID_METRIC", "Series", "Unused", "interpret", "parse_sample", "wanted"]
+__all__ = ["XID_METRIC", "Series", "Unused", "interpret", "parse_sample", "series_of", "wanted"]
 
 XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
 
@@ -108,6 +108,12 @@ def interpret(text: str) -> Series | Unused:
         for sample in family.samples:
             return _interpret(_name_of_today(sample.name), sample.labels)
     raise ValueError(f"'{text}' is not a sample")
+
+
+def series_of(name: str, labels: Mapping[str, str]) -> Series | None:
+    """What a name and labels mean; `None` where they say nothing here."""
+    found = _interpret(_name_of_today(name), labels)
+    return found if isinstance(found, Series) else None
 
 
 def parse_sample(text: str) -> Series | None:

@@ -57,6 +57,7 @@ class Connection:
         self._reopening = False
         self._retired: tuple[Worker[Any, Any], ...] = ()
         self._is_waiting = False
+        self._calls, self._moved = 0, time.monotonic()
         self._release = _Release.NONE
         self.inventory: Inventory | None = None
         self.trouble: str | None = _OPENING
@@ -159,16 +160,16 @@ class Connection:
             asked = self._worker.ask(lambda driver: _reopen(driver, retired, wait))
         else:
             asked = self._worker.ask(Driver.look)
-        self._is_waiting = self._is_waiting or asked
+        if asked:
+            self._is_waiting = True
+            self._calls = 0
 
     def _take(self, deadline: float) -> None:
         answer = self._worker.answer(deadline)
         if isinstance(answer, Stuck):
-            if self.inventory is None:
-                call = answer.state.library.asking if answer.state else None
-                self.trouble = f"NVML hangs in {call or 'opening'} for {answer.seconds:.1f} s"
-            # Past its patience, the worker tries the same on a fresh thread.
-            self._begin()
+            if not self._watch(answer):
+                # Past its patience, the worker tries the same on a fresh thread.
+                self._begin()
             return
         self._is_waiting = False
         if isinstance(answer, Inventory):
@@ -177,6 +178,25 @@ class Connection:
             self._begin()  # It was taken back while it was being let go.
         else:
             self._refuse(answer)
+
+    def _watch(self, stuck: Stuck[Driver]) -> bool:
+        """Say where the thread is; whether to wait for it, for a call has come back lately.
+
+        A slow look at many GPUs that was begun anew would never come to its end.
+        """
+        library = None if stuck.state is None else stuck.state.library
+        calls = 0 if library is None else library.calls
+        if self.inventory is None:
+            is_slow = 0 < self._calls < calls
+            call = library.asking if library is not None else None
+            self.trouble = (
+                f"NVML is slow: calls come back, and it is not open after {stuck.seconds:.1f} s"
+                if is_slow
+                else f"NVML hangs in {call or 'opening'} for {stuck.seconds:.1f} s"
+            )
+        if calls != self._calls:
+            self._calls, self._moved = calls, time.monotonic()
+        return time.monotonic() - self._moved < self._settings.abandon_after_seconds
 
     def _accept(self, inventory: Inventory) -> None:
         self._reopening = False

@@ -10,6 +10,7 @@ from rightsizer.domain.signal import Signal
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.telemetry.nvml.blank import is_blank
 from rightsizer.telemetry.nvml.failure import Failure
+from rightsizer.telemetry.nvml.possible import is_possible
 
 __all__ = ["Draft"]
 
@@ -58,7 +59,8 @@ class Draft:
             self.fail(signal, answer)
         elif signal not in self.values:
             is_negative = answer < 0 and not may_be_negative
-            if is_blank(answer) or is_negative or not math.isfinite(answer):
+            is_number = not is_blank(answer) and not is_negative and math.isfinite(answer)
+            if not is_number or not is_possible(signal, answer * scale):
                 self.fail(signal, _invalid(signal, answer))
             else:
                 self.values[signal] = answer * scale

@@ -112,7 +112,9 @@ def _versions(library: Library) -> dict[str, str]:
         # 12040 is CUDA 12.4.
         "cuda_version": cuda
         if isinstance(cuda, Failure)
-        else f"{cuda // 1000}.{cuda % 1000 // 10}",
+        else (f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda > 0 else ""),
         "nvml_version": library.ask("nvmlSystemGetNVMLVersion"),
     }
-    return {name: str(told) for name, told in versions.items() if not isinstance(told, Failure)}
+    return {
+        name: str(told) for name, told in versions.items() if not isinstance(told, Failure) and told
+    }

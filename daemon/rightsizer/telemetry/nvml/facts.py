@@ -11,10 +11,13 @@ import pynvml
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.domain.device import Device
+from rightsizer.domain.signal import Signal
 from rightsizer.telemetry.nvml.attributes import ask_constants, ask_modes
 from rightsizer.telemetry.nvml.blank import is_blank
+from rightsizer.telemetry.nvml.bus_id import bus_id
 from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.library import Library
+from rightsizer.telemetry.nvml.possible import is_possible
 from rightsizer.telemetry.nvml.wiring import Wiring, WiringSurvey
 
 __all__ = ["Facts", "describe_gpu", "with_modes"]
@@ -50,9 +53,14 @@ class Facts:
     """By PCI address, as the driver once told them; a GPU keeps its identity where it tells
     nothing now, over openings of NVML too."""
 
+    identified: set[int] = field(default_factory=set)
+    """The indices of GPUs that have told a uuid once."""
+
     def uuid(self, handle: Any, pci_bus_id: str | None, index: int) -> str:
         """The GPU's uuid; one that never told it goes by its index."""
         told = self.ask("nvmlDeviceGetUUID", handle)
+        if told:
+            self.identified.add(index)
         if pci_bus_id is None:
             return told or f"index:{index}"
         if told:
@@ -72,9 +80,7 @@ class Facts:
     def memory_total_bytes(self, handle: Any) -> float | None:
         """The framebuffer of a GPU or an instance."""
         memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
-        if memory is None or not memory.total or is_blank(memory.total):
-            return None
-        return float(memory.total)
+        return _possible(Signal.MEMORY_TOTAL_BYTES, memory and float(memory.total))
 
     def numa_node(self, pci_bus_id: str | None) -> int | None:
         """The node that the kernel places a device on; it says -1 where it does not know."""
@@ -112,11 +118,10 @@ class Facts:
         return float(found) if is_plausible else None
 
 
-def describe_gpu(facts: Facts, handle: Any, index: int, *, has_mig_instances: bool) -> Device:
+def describe_gpu(facts: Facts, handle: Any, index: int) -> Device:
     """A physical GPU. One that does not tell its uuid goes by its index."""
     name = facts.ask("nvmlDeviceGetName", handle) or ""
-    pci = facts.ask("nvmlDeviceGetPciInfo", handle)
-    pci_bus_id = None if pci is None else str(pci.busId).lower()
+    pci_bus_id = bus_id(facts.ask("nvmlDeviceGetPciInfo", handle))
     power_limit = facts.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
     limits = facts.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (0, 0)
     sm_clock = facts.number("nvmlDeviceGetMaxClockInfo", handle, pynvml.NVML_CLOCK_SM)
@@ -127,7 +132,6 @@ def describe_gpu(facts: Facts, handle: Any, index: int, *, has_mig_instances: bo
         architecture=_ARCHITECTURES.get(facts.ask("nvmlDeviceGetArchitecture", handle)),
         pci_bus_id=pci_bus_id,
         numa_node=facts.numa_node(pci_bus_id),
-        has_mig_instances=has_mig_instances,
         memory_total_bytes=facts.memory_total_bytes(handle),
         power_limit_watts=_watts(power_limit),
         power_limit_minimum_watts=_watts(limits[0]),
@@ -138,9 +142,9 @@ def describe_gpu(facts: Facts, handle: Any, index: int, *, has_mig_instances: bo
         temperature_shutdown_celsius=facts.threshold_celsius(
             handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN
         ),
-        sm_clock_maximum_hertz=sm_clock * 1e6 if sm_clock else None,
-        pcie_generation_maximum=facts.number("nvmlDeviceGetMaxPcieLinkGeneration", handle),
-        pcie_width_maximum=facts.number("nvmlDeviceGetMaxPcieLinkWidth", handle),
+        sm_clock_maximum_hertz=_possible(Signal.SM_CLOCK_MAXIMUM_HERTZ, (sm_clock or 0) * 1e6),
+        pcie_generation_maximum=facts.number("nvmlDeviceGetMaxPcieLinkGeneration", handle) or None,
+        pcie_width_maximum=facts.number("nvmlDeviceGetMaxPcieLinkWidth", handle) or None,
         facts=ask_constants(facts.ask, handle),
     )
     board = facts.catalogue.find(name)
@@ -165,7 +169,14 @@ def _nvlink_bytes_per_second(wiring: Wiring, board: Board | None) -> float | Non
 
 
 def _watts(milliwatts: int | None) -> float | None:
-    return milliwatts / 1e3 if milliwatts and not is_blank(milliwatts) else None
+    return _possible(Signal.POWER_LIMIT_WATTS, (milliwatts or 0) / 1e3)
+
+
+def _possible(signal: Signal, value: float | None) -> float | None:
+    """A fact that is told as a signal is, where a device can have it."""
+    if not value or is_blank(value) or not is_possible(signal, value):
+        return None
+    return value
 
 
 def _with_board(device: Device, board: Board) -> Device:

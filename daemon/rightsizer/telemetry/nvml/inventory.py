@@ -1,7 +1,7 @@
 """What is behind the driver: its GPUs and their MIG instances, with the handles to ask them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pynvml
@@ -101,13 +101,18 @@ def take_inventory(
     unopened: dict[int, Failure] = {}
     for index in range(count):
         handle = facts.library.ask("nvmlDeviceGetHandleByIndex", index)
-        if not isinstance(handle, Failure):
-            gpus.append(_gpu(facts, handle, index, before, is_alone=count == 1))
-        elif handle.driver_is_gone:
-            return handle
+        found = (
+            handle
+            if isinstance(handle, Failure)
+            else _identified(facts, handle, index, before, is_alone=count == 1)
+        )
+        if not isinstance(found, Failure):
+            gpus.append(found)
+        elif found.driver_is_gone:
+            return found
         else:
-            unopened[index] = handle
-    return Inventory(generation, tuple(gpus), unopened, _hidden(bus, gpus))
+            unopened[index] = found
+    return Inventory(generation, _distinct(gpus), unopened, _hidden(bus, gpus))
 
 
 def _take_awake(
@@ -138,25 +143,72 @@ def _hidden(bus: Sequence[BusGpu], gpus: Sequence[Gpu]) -> Mapping[str, Failure]
     }
 
 
+def _distinct(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """All GPUs; where several tell one uuid, each but the first goes by its index."""
+    told: set[str] = set()
+    found: list[Gpu] = []
+    for gpu in gpus:
+        is_known = gpu.whole.device.uuid in told
+        told.add(gpu.whole.device.uuid)
+        found.append(_by_index(gpu) if is_known else gpu)
+    return tuple(found)
+
+
+def _by_index(gpu: Gpu) -> Gpu:
+    """The GPU and its instances under names that no other has."""
+    uuid = f"index:{gpu.whole.device.index}"
+    return replace(
+        gpu,
+        whole=replace(gpu.whole, device=replace(gpu.whole.device, uuid=uuid)),
+        instances=tuple(
+            replace(
+                each,
+                device=replace(
+                    each.device,
+                    uuid=f"{uuid}/{place}",
+                    mig=each.device.mig and replace(each.device.mig, parent_uuid=uuid),
+                ),
+            )
+            for place, each in enumerate(gpu.instances)
+        ),
+    )
+
+
+def _identified(
+    facts: Facts, handle: Any, index: int, before: Mapping[str, Gpu], *, is_alone: bool
+) -> Gpu | Failure:
+    """A GPU, or why it cannot be told now which one it is.
+
+    A known GPU under another name would be one more, and the known one lost.
+    """
+    try:
+        gpu = _gpu(facts, handle, index, before, is_alone=is_alone)
+    except Exception as error:  # noqa: BLE001 - what one GPU answers costs no other.
+        return Failure(Missing.FAILED, "enumeration", repr(error))
+    if gpu.whole.device.uuid != f"index:{index}" or index not in facts.identified:
+        return gpu
+    told = facts.library.ask("nvmlDeviceGetUUID", handle)
+    return told if isinstance(told, Failure) and not told.is_unsupported else gpu
+
+
 def _gpu(
     facts: Facts, handle: Any, index: int, before: Mapping[str, Gpu], *, is_alone: bool
 ) -> Gpu:
     mode = facts.ask("nvmlDeviceGetMigMode", handle)
     has_mig = mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
     known = _known(before, facts.ask("nvmlDeviceGetUUID", handle), index)
-    if (
-        known is not None
-        and known.whole.device.index == index
-        and known.whole.device.has_mig_instances == has_mig
-    ):
+    if known is not None and known.whole.device.index == index:
         device = known.whole.device
     else:
-        device = describe_gpu(facts, handle, index, has_mig_instances=has_mig)
+        device = describe_gpu(facts, handle, index)
+    instances = tuple(_instances(facts, device, handle)) if has_mig else ()
+    # In MIG mode without an instance the GPU itself is idle, and its books are kept.
+    device = replace(device, has_mig_instances=bool(instances))
     wiring = facts.wiring(handle, device, is_alone=is_alone)
     whole = Target(with_modes(facts, handle, device, wiring), handle, wiring=wiring)
     return Gpu(
         whole,
-        tuple(_instances(facts, whole)) if has_mig else (),
+        instances,
         is_persistent=whole.device.facts.get("persistence_mode") != "disabled",
     )
 
@@ -168,10 +220,10 @@ def _known(before: Mapping[str, Gpu], uuid: str | None, index: int) -> Gpu | Non
     return next((gpu for gpu in before.values() if gpu.whole.device.index == index), None)
 
 
-def _instances(facts: Facts, whole: Target) -> Iterator[Target]:
-    slices = facts.number("nvmlDeviceGetMaxMigDeviceCount", whole.handle) or 0
-    parent = Parent(whole.device, whole.handle, slices)
+def _instances(facts: Facts, whole: Device, whole_handle: Any) -> Iterator[Target]:
+    slices = facts.number("nvmlDeviceGetMaxMigDeviceCount", whole_handle) or 0
+    parent = Parent(whole, whole_handle, slices)
     for place in range(slices):
-        handle = facts.ask("nvmlDeviceGetMigDeviceHandleByIndex", whole.handle, place)
+        handle = facts.ask("nvmlDeviceGetMigDeviceHandleByIndex", whole_handle, place)
         if handle is not None:
-            yield Target(describe_instance(facts, handle, parent, place), handle, whole.handle)
+            yield Target(describe_instance(facts, handle, parent, place), handle, whole_handle)

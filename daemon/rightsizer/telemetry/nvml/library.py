@@ -1,13 +1,13 @@
 """The thin edge over the bindings: the library below them, and calls that never raise."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import pynvml
 
 from rightsizer.domain.reading import Missing
 from rightsizer.telemetry.nvml.failure import Failure, failure_of
+from rightsizer.telemetry.nvml.typed_value import value_of
 
 __all__ = ["FieldKey", "Library", "use_library"]
 
@@ -31,12 +31,14 @@ def use_library(library: object | None) -> None:
 class Library:
     """One thread's way to the driver: every call gives a value or a failure."""
 
-    __slots__ = ("asking",)
+    __slots__ = ("asking", "calls")
 
     def __init__(self) -> None:
         """Nothing is loaded before `nvmlInit` is asked for."""
         self.asking: str | None = None
         """The call under way; another thread reads it to say where this one hangs."""
+        self.calls = 0
+        """How many there were; another thread sees by it that this one gets on."""
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """What a function of the bindings returns, or a `Failure`."""
@@ -44,6 +46,7 @@ class Library:
         if function is None:
             return Failure(Missing.NOT_SUPPORTED, name, "the bindings are too old for this call")
         self.asking = name
+        self.calls += 1
         try:
             return function(*arguments)
         except Exception as error:  # noqa: BLE001 - ctypes raises whatever a library provokes.
@@ -65,27 +68,21 @@ class Library:
 def _value(key: FieldKey, field: Any) -> Any:
     code = field.nvmlReturn
     if code == pynvml.NVML_SUCCESS:
-        member = _MEMBERS.get(field.valueType)
-        if member is not None:
-            return getattr(field.value, member)
-        return Failure(Missing.INVALID, _call(key), f"unknown value type {field.valueType}")
+        if _is_untouched(field):
+            return Failure(Missing.NOT_SUPPORTED, _call(key), "the driver left the field as it was")
+        value = value_of(field.valueType, field.value)
+        if value is not None:
+            return value
+        return Failure(Missing.INVALID, _call(key), f"no number of type {field.valueType}")
     if code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
         return Failure(Missing.NOT_SUPPORTED, _call(key), "the driver does not know this field")
     return failure_of(pynvml.NVMLError(code), _call(key))
 
 
+def _is_untouched(field: Any) -> bool:
+    """Whether a field is as empty as before the call, which only looks like success and 0."""
+    return not (field.valueType or field.timestamp or field.value.ullVal)
+
+
 def _call(key: FieldKey) -> str:
     return f"nvmlDeviceGetFieldValues({key})"
-
-
-_MEMBERS: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
-        pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
-        pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
-        pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
-        pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
-        pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
-        pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
-    }
-)

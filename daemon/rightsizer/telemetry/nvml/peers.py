@@ -10,6 +10,7 @@ from typing import Any, Final
 import pynvml
 
 from rightsizer.domain.topology import LinkKind
+from rightsizer.telemetry.nvml.bus_id import bus_id
 from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.inventory import Inventory, Target
 from rightsizer.telemetry.nvml.library import Library
@@ -90,7 +91,7 @@ class PeerReader:
         for link in self._links_up(target):
             info = self._ask_once(target, "nvmlDeviceGetNvLinkRemotePciInfo", link)
             kind = self._ask_once(target, "nvmlDeviceGetNvLinkRemoteDeviceType", link)
-            address = None if info is None else kernel_address(_bus_id(info))
+            address = None if info is None else kernel_address(bus_id(info))
             # A switch may hide its address; drivers that do not know of kinds hide nothing else.
             is_hidden = info is not None and address == _NO_ADDRESS
             if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH or (kind is None and is_hidden):
@@ -171,11 +172,6 @@ def _nvlinks(one: Target, mine: _Ends, other: Target, others: _Ends) -> int:
 def _is_final(failure: Failure) -> bool:
     # Drivers refuse a link that the board does not have in one way or the other.
     return failure.is_unsupported or failure.code == pynvml.NVML_ERROR_INVALID_ARGUMENT
-
-
-def _bus_id(info: Any) -> str:
-    text = info.busId
-    return text.decode("ascii", "replace") if isinstance(text, bytes) else str(text)
 
 
 def _bits(words: Sequence[int] | None) -> tuple[int, ...]:

@@ -16,7 +16,8 @@ __all__ = ["Roster"]
 
 _NOTHING: Final = Inventory(-1, ())
 _NOT_OFFERED: Final = "the driver no longer offers it"
-_PLACEHOLDERS: Final = ("index:", "pci:")
+_BY_INDEX: Final = "index:"
+_PLACEHOLDERS: Final = (_BY_INDEX, "pci:")
 
 
 class Roster:
@@ -65,11 +66,14 @@ class Roster:
         }
 
     def _forget(self, present: Mapping[str, Device], now: Nanoseconds) -> None:
+        told = {device.index for device in present.values() if device.mig is None}
         for uuid, device in list(self._devices.items()):
             # An instance whose GPU is there without it was taken apart on purpose.
             is_dissolved = device.mig is not None and device.mig.parent_uuid in present
+            is_replaced = uuid.startswith(_BY_INDEX) and device.index in told
             is_long_gone = now - self._seen[uuid] > self._retention
-            if uuid not in present and (is_dissolved or is_long_gone or _is_placeholder(device)):
+            is_over = is_dissolved or is_replaced or is_long_gone or _is_placeholder(device)
+            if uuid not in present and is_over:
                 del self._devices[uuid], self._seen[uuid]
 
     def _list_unopened(

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.handle import Handle
+from rightsizer.telemetry.nvml.typed_value import value_of
 
 __all__ = ["SampleBuffer"]
 
@@ -40,17 +41,18 @@ class SampleBuffer:
             self._refused = answer.is_unsupported
             return None
         is_first = self._seen is None
-        fresh = [found for found in answer[1] if found.timeStamp > (self._seen or 0)]
+        kind, samples = answer
+        fresh = [found for found in samples if found.timeStamp > (self._seen or 0)]
         if not fresh:
             return None
         self._seen = max(found.timeStamp for found in fresh)
-        values = [value for found in fresh if (value := _percent(found)) is not None]
+        values = [value for found in fresh if (value := _percent(kind, found)) is not None]
         return None if is_first or not values else sum(values) / len(values)
 
     def close(self) -> None:
         """Nothing is held of the driver's."""
 
 
-def _percent(found: Any) -> int | None:
-    value = int(found.sampleValue.uiVal)
-    return value if value <= _PERCENT else None
+def _percent(kind: int, found: Any) -> float | None:
+    value = value_of(kind, found.sampleValue)
+    return value if value is not None and 0 <= value <= _PERCENT else None

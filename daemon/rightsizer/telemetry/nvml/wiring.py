@@ -88,9 +88,9 @@ class WiringSurvey:
             told = answers if isinstance(answers, Failure) else answers[key]
             if isinstance(told, Failure):
                 told = self._probe(handle) if told.is_unsupported else None
-            if told is None or is_blank(told):
+            if told is None or is_blank(told) or told < 0:
                 return None
-            self._counts[uuid] = min(told, _MOST_LINKS)
+            self._counts[uuid] = min(int(told), _MOST_LINKS)
         return self._counts[uuid]
 
     def _probe(self, handle: Any) -> int | None:

@@ -1,11 +1,12 @@
 """Framebuffer memory; used and free do not sum to the total, the driver keeps a part."""
 
-from typing import Final
+from typing import Any, Final
 
 import pynvml
 
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import Signal
+from rightsizer.telemetry.nvml.blank import is_blank
 from rightsizer.telemetry.nvml.collector import Collector
 from rightsizer.telemetry.nvml.draft import Draft
 from rightsizer.telemetry.nvml.failure import Failure
@@ -28,11 +29,22 @@ _OLD: Final = Failure(
     Missing.NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo", "the driver tells no reserved memory"
 )
 
+_CONTRADICTION: Final = Failure(
+    Missing.INVALID, "nvmlDeviceGetMemoryInfo", "more is in use than there is, or there is none"
+)
+
 
 def _read(handle: Handle, draft: Draft) -> None:
     answer = handle.ask_first(*_FORMS)
+    if not isinstance(answer, Failure) and _is_contradiction(answer):
+        answer = _CONTRADICTION
     for signal, part in _PARTS:
         draft.put(signal, answer if isinstance(answer, Failure) else getattr(answer, part, _OLD))
+
+
+def _is_contradiction(memory: Any) -> bool:
+    """Whether what is used is more than there is, or there is none at all."""
+    return not memory.total or (not is_blank(memory.used) and memory.used > memory.total)
 
 
 MEMORY: Final = Collector(

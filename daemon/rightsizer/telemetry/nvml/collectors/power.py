@@ -12,14 +12,16 @@ from rightsizer.telemetry.nvml.handle import Handle
 __all__ = ["POWER"]
 
 _MILLI: Final = 1e-3
+_CALL: Final = "nvmlDeviceGetTotalEnergyConsumption"
 _ENERGY: Final = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 
 
 def _read(handle: Handle, draft: Draft) -> None:
     # A mean over a second from Ampere on but for GA100, the present draw before.
     draft.put(Signal.POWER_WATTS, handle.ask("nvmlDeviceGetPowerUsage"), _MILLI)
-    energy = handle.field_or_ask(_ENERGY, "nvmlDeviceGetTotalEnergyConsumption")
-    draft.put(Signal.ENERGY_JOULES, energy, _MILLI)
+    energy = handle.field_or_ask(_ENERGY, _CALL)
+    # Where the field counts nothing, the function may.
+    draft.put(Signal.ENERGY_JOULES, handle.ask(_CALL) if energy == 0 else energy, _MILLI)
 
 
 POWER: Final = Collector(

@@ -40,6 +40,8 @@ def _read(handle: Handle, draft: Draft) -> None:
         # window, at most a second, and say nothing of the time before.
         gpu = _mean(handle.hold(_gpu_samples), gpu)
         memory = _mean(handle.hold(_memory_samples), memory)
+        if isinstance(gpu, Failure) and handle.target.device.awaits_mig_instances:
+            gpu = 0  # Nothing can run there, which the driver knows and does not tell.
         draft.put_percent(Signal.GPU_BUSY, gpu)
     draft.put_percent(Signal.MEMORY_CONTROLLER_BUSY, memory)
     for signal, call in _ENGINES:

@@ -1,0 +1,260 @@
+"""Answers that succeed and cannot be: each costs its own value, never a GPU or its name."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
+from nvml_rounds import inventory_of, one_reading
+from rightsizer.domain.reading import Missing, Reading
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.edge.clock import FastClock
+from rightsizer.telemetry.nvml.draft import Draft
+from rightsizer.telemetry.nvml.possible import is_possible
+from rightsizer.telemetry.nvml.typed_value import value_of
+
+OK = int(pynvml.NVML_SUCCESS)
+ENERGY = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
+Fill = Callable[[Any], None]
+
+
+def told(name: str, number: int) -> Reading:
+    """A reading where one function answers this number."""
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
+
+    def answer(_driver: FakeDriver, *arguments: Any) -> int:
+        arguments[-1]._obj.value = number
+        return OK
+
+    driver.more[name] = answer
+    return one_reading(driver)
+
+
+def with_fields(fill: Fill) -> FakeDriver:
+    """A driver that succeeds with numbered fields and fills in each by this function."""
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
+
+    def answer(_driver: FakeDriver, _handle: Any, count: Any, values: Any) -> int:
+        for place in range(count.value):
+            fill(values._obj[place])
+        return OK
+
+    driver.more["nvmlDeviceGetFieldValues"] = answer
+    return driver
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "signal"),
+    [
+        ("nvmlDeviceGetPowerUsage", 0, Signal.POWER_WATTS),
+        ("nvmlDeviceGetPowerUsage", 2**31 - 1, Signal.POWER_WATTS),
+        ("nvmlDeviceGetEnforcedPowerLimit", 0, Signal.POWER_LIMIT_WATTS),
+        ("nvmlDeviceGetTemperature", 65535, Signal.TEMPERATURE_CELSIUS),
+        ("nvmlDeviceGetClockInfo", 2**32 - 2, Signal.SM_CLOCK_HERTZ),
+        ("nvmlDeviceGetCurrPcieLinkGeneration", 0, Signal.PCIE_LINK_GENERATION),
+        ("nvmlDeviceGetCurrPcieLinkWidth", 0, Signal.PCIE_LINK_WIDTH),
+    ],
+)
+def test_impossible_number_is_missing(name: str, number: int, signal: Signal) -> None:
+    """What no board can draw, run at or carry is no reading, and all else of it is read."""
+    found = told(name, number)
+    assert found.get(signal) is None
+    assert found.why_missing(signal) is Missing.INVALID
+    assert found.get(Signal.GPU_BUSY) == 0.42
+
+
+@given(
+    st.sampled_from(sorted(Signal)),
+    st.one_of(st.integers(), st.floats()),
+    st.sampled_from([1e-3, 1.0, 1e6]),
+)
+def test_nothing_impossible_gets_through(signal: Signal, answer: float, scale: float) -> None:
+    """Whatever a driver answers, what is kept is finite, not negative and possible."""
+    draft = Draft()
+    draft.put(signal, answer, scale)
+    for value in draft.values.values():
+        assert math.isfinite(value)
+        assert value >= 0
+        assert is_possible(signal, value)
+    assert (signal in draft.values) is not (signal in draft.failures)
+
+
+@pytest.mark.parametrize(("used", "total"), [(81 << 30, 80 << 30), (0, 0), (1 << 30, 0)])
+def test_memory_that_contradicts_itself_is_missing(used: int, total: int) -> None:
+    """More in use than there is, or no memory at all, says nothing of either."""
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
+
+    def answer(_driver: FakeDriver, _handle: Any, info: Any) -> int:
+        info._obj.total, info._obj.used, info._obj.free = total, used, 0
+        return OK
+
+    driver.more["nvmlDeviceGetMemoryInfo"] = driver.more["nvmlDeviceGetMemoryInfo_v2"] = answer
+    found = one_reading(driver)
+    for signal in (Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, Signal.MEMORY_FREE_BYTES):
+        assert found.why_missing(signal) is Missing.INVALID
+
+
+@pytest.mark.parametrize("number", [0, 2**31 - 1, 2**32 - 1])
+def test_limit_that_is_none_is_no_fact(number: int) -> None:
+    """A board of no watts, or of megawatts, has no limit that anybody could reckon with."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+
+    def answer(_driver: FakeDriver, *arguments: Any) -> int:
+        arguments[-1]._obj.value = number
+        return OK
+
+    driver.more["nvmlDeviceGetPowerManagementDefaultLimit"] = answer
+    driver.more["nvmlDeviceGetMaxClockInfo"] = answer
+    (gpu,) = inventory_of(driver).gpus
+    device = gpu.whole.device
+    assert device.power_limit_watts is None
+    assert device.sm_clock_maximum_hertz is None
+
+
+def test_field_that_was_left_as_it_was_is_not_supported() -> None:
+    """A library that succeeds and fills in nothing has told no zeros; functions are asked."""
+    found = one_reading(with_fields(lambda _field: None))
+    assert found.get(Signal.ENERGY_JOULES) == pytest.approx(123.456)
+    assert found.why_missing(Signal.REMAPPED_ROWS_PENDING) is Missing.NOT_SUPPORTED
+    assert found.why_missing(Signal.MEMORY_TEMPERATURE_CELSIUS) is Missing.NOT_SUPPORTED
+
+
+def test_energy_field_that_counts_nothing_leaves_it_to_the_function() -> None:
+    """A field at zero beside a function that counts."""
+
+    def fill(field: Any) -> None:
+        field.valueType, field.timestamp = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, 1
+
+    assert one_reading(with_fields(fill)).get(Signal.ENERGY_JOULES) == pytest.approx(123.456)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -3.0, 2.5, 18.0, 1e300])
+def test_field_of_any_number_costs_no_gpu(number: float) -> None:
+    """Counts of links and states that are no whole numbers leave the GPU readable."""
+
+    def fill(field: Any) -> None:
+        field.valueType, field.timestamp = pynvml.NVML_VALUE_TYPE_DOUBLE, 1
+        field.value.dVal = number
+
+    found = one_reading(with_fields(fill))
+    assert found.get(Signal.POWER_WATTS) == 350.0
+    assert all(math.isfinite(value) for value in found.values.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "member", "number", "expected"),
+    [
+        (pynvml.NVML_VALUE_TYPE_DOUBLE, "dVal", 80.0, 80),
+        (pynvml.NVML_VALUE_TYPE_DOUBLE, "dVal", 0.5, 0.5),
+        (pynvml.NVML_VALUE_TYPE_DOUBLE, "dVal", math.nan, None),
+        (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, "ullVal", 2**40, 2**40),
+        (pynvml.NVML_VALUE_TYPE_SIGNED_INT, "siVal", -5, -5),
+        (99, "ullVal", 1, None),
+    ],
+)
+def test_value_is_of_its_type(
+    kind: int, member: str, number: float, expected: float | None
+) -> None:
+    """The type that the driver names says which member of the union it filled in."""
+    value = pynvml.c_nvmlValue_t()
+    setattr(value, member, number)
+    assert value_of(kind, value) == expected
+
+
+def test_samples_are_of_their_type() -> None:
+    """A buffer of doubles is not read as one of integers, whose lower half is zero."""
+    driver, taken = FakeDriver(FakeGpu("GPU-0", gpm=None, busy_percent=3)), [10]
+
+    def answer(_driver: FakeDriver, *arguments: Any) -> int:
+        _device, _kind, _since, value_type, count, samples = arguments
+        value_type._obj.value, count._obj.value = pynvml.NVML_VALUE_TYPE_DOUBLE, 1
+        if samples is not None:
+            samples[0].timeStamp, samples[0].sampleValue.dVal = taken[-1], 80.0
+        return OK
+
+    driver.more["nvmlDeviceGetSamples"] = answer
+    clock = FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        taken.append(20)
+        tick(clock)
+        found = source.read().readings["GPU-0"]
+    assert found.get(Signal.GPU_BUSY) == 0.8
+
+
+def test_gpus_of_one_uuid_are_all_there() -> None:
+    """A second GPU under the uuid of the first goes by its index, and so do its instances."""
+    instances = [FakeInstance("MIG-a", gpu_instance_id=7), FakeInstance("MIG-b", gpu_instance_id=8)]
+    driver = FakeDriver(
+        FakeGpu("GPU-0", bus_id="00000000:17:00.0"),
+        FakeGpu("GPU-0", bus_id="00000000:18:00.0", instances=instances),
+    )
+    found = [target.device for gpu in inventory_of(driver).gpus for target in gpu.targets]
+    assert [device.uuid for device in found] == ["GPU-0", "index:1", "index:1/0", "index:1/1"]
+    assert [device.mig.parent_uuid for device in found if device.mig] == ["index:1", "index:1"]
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b""])
+def test_address_that_is_no_text_costs_itself_alone(text: bytes) -> None:
+    """A GPU whose PCI address cannot be read has none, and is read."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+
+    def answer(_driver: FakeDriver, _handle: Any, info: Any) -> int:
+        info._obj.busId = text
+        return OK
+
+    driver.more["nvmlDeviceGetPciInfo_v3"] = answer
+    (gpu,) = inventory_of(driver).gpus
+    assert (gpu.whole.device.uuid, gpu.whole.device.pci_bus_id) == ("GPU-0", None)
+
+
+@pytest.mark.parametrize("version", [-1, 0])
+def test_version_that_is_none_is_left_out(version: int) -> None:
+    """CUDA's version below zero is no version."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+
+    def answer(_driver: FakeDriver, found: Any) -> int:
+        found._obj.value = version
+        return OK
+
+    driver.more["nvmlSystemGetCudaDriverVersion_v2"] = answer
+    assert "cuda_version" not in inventory_of(driver).versions
+
+
+def test_known_gpu_that_tells_nothing_of_itself_is_down_under_its_own_name() -> None:
+    """Errors over another opening of NVML make no second GPU of a known one.
+
+    Its thread has a moment of real time for each second of the clock.
+    """
+    driver, clock = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1")), FastClock(0)
+    seen: set[str] = set()
+
+    def until(is_so: Callable[[Snapshot], bool]) -> Snapshot:
+        for _ in range(1000):
+            tick(clock)
+            time.sleep(0.002)
+            snapshot = source.read()
+            seen.update(device.uuid for device in snapshot.devices)
+            if is_so(snapshot):
+                return snapshot
+        raise AssertionError(snapshot)
+
+    with reading(driver, clock) as source:
+        source.read()
+        driver.is_loaded = False
+        until(lambda snapshot: not snapshot.readings)
+        refused = ("nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetName")
+        driver.codes.update(dict.fromkeys(refused, int(pynvml.NVML_ERROR_UNKNOWN)))
+        driver.is_loaded = True
+        down = until(lambda snapshot: driver.openings > 1 and snapshot.trouble is None).down
+        driver.codes.clear()
+        until(lambda snapshot: set(snapshot.readings) == {"GPU-0", "GPU-1"})
+    assert "nvmlDeviceGetUUID" in down["GPU-0"].detail
+    assert seen == {"GPU-0", "GPU-1"}
