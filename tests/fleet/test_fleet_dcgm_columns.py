@@ -120,6 +120,22 @@ def test_two_pods_of_one_device_share_it() -> None:
     assert [run.share_ratio for run in held_runs(found, WORKLOADS, YESTERDAY)] == [0.5, 0.5]
 
 
+def test_short_jobs_do_not_take_the_time_between_them() -> None:
+    """No stretch is anybody's whole: nobody's samples are still of a time of their own."""
+    counts = [series([9.0, 11.0]), series([11.0, 9.0], pod="one-0", namespace="a")]
+    found = presences(counts, YESTERDAY, HolderNames(), 15.0)[gpu(0)]
+    assert not found.is_told_twice
+    assert [run.share_ratio for run in held_runs(found, WORKLOADS, YESTERDAY)] == [0.55, 0.45]
+
+
+def test_a_device_with_a_series_of_its_own_is_held_whole() -> None:
+    """While its pods' series are of the same time."""
+    counts = [series([20.0]), series([20.0], pod="one-0", namespace="a")]
+    found = presences(counts, YESTERDAY, HolderNames(), 15.0)[gpu(0)]
+    assert found.is_told_twice
+    assert [run.share_ratio for run in held_runs(found, WORKLOADS, YESTERDAY)] == [1.0]
+
+
 def test_the_exporter_s_own_pod_holds_nothing() -> None:
     """Where a scrape writes it into `pod`, whatever it is called."""
     names = HolderNames.seen_in([{"job": "gpu", "exported_pod": "llm-0", "pod": "metrics-x"}])

@@ -144,6 +144,32 @@ def test_a_queue_waits_for_the_pool_that_its_nodes_are_in() -> None:
         assert waiting(store) == (Waiting("gpu", "debug", 5.0),)
 
 
+def test_jobs_wait_for_gpus_that_are_drained() -> None:
+    """Which are neither idle nor allocated, while the node's own telemetry shows them."""
+
+    def drained(past: EstatePast) -> None:
+        for state in ("idle", "allocated"):
+            past.series(f"slurm_partition_gpus_{state}", {"partition": "gpu"}, 0, LATE)
+        past.series("slurm_node_cpu_total", {"node": "gpu-1", "partition": "gpu"}, 96, LATE)
+        past.series("slurm_queue_pending", {"partition": "gpu", "reason": "Resources"}, 5, LATE)
+
+    with told(drained) as store:
+        assert waiting(store) == (Waiting("gpu", "gpu", 5.0),)
+
+
+def test_held_jobs_of_one_queue_hide_none_of_another() -> None:
+    """Two figures of one scrape may contradict each other."""
+
+    def uneven(past: EstatePast) -> None:
+        for partitions, pending, held in (("gpu", 5, 0), ("gpu,large", 1, 4)):
+            labels = {"partition": partitions}
+            past.series("slurm_partition_jobs_pending", labels, pending, LATE)
+            past.series("slurm_partition_jobs_hold", labels, held, LATE)
+
+    with told(uneven) as store:
+        assert waiting(store) == (Waiting("gpu", "gpu", 5.0),)
+
+
 def test_a_queue_of_nothing_but_held_jobs_is_empty() -> None:
     """And is not looked for among the less exact figures."""
 

@@ -94,8 +94,10 @@ def judged(of: Seat, *leases: Lease, is_reserved: bool = False, **request: Any) 
         (
             seat(device=replace(_SEAT.device, facts={"mig_mode": "enabled"})),
             Obstacle.DIVIDED,
-            "in MIG mode without an instance, so that nothing can run on it; make one, or turn the "
-            "mode off",
+            (
+                "in MIG mode without an instance, so that nothing can run on it; make one, or turn "
+                "the mode off"
+            ),
         ),
     ],
 )

@@ -155,9 +155,18 @@ def test_attention_is_left_out_where_the_checkpoint_says_so(modules: list[str]) 
     assert _leaves_attention_out(modules)
 
 
-@pytest.mark.parametrize("modules", [[], ["lm_head"], ["model.layers.3.self_attn.q_proj"]])
+@pytest.mark.parametrize(
+    "modules",
+    [
+        [],
+        ["lm_head"],
+        ["model.layers.3.self_attn.q_proj"],
+        [f"vision_tower.encoder.layers.{layer}.self_attn.k_proj" for layer in range(27)],
+        ["re:.*audio_tower.*self_attn.*"],
+    ],
+)
 def test_attention_is_quantized_elsewhere(modules: list[str]) -> None:
-    """A single layer that is left out counts for nothing."""
+    """A single layer that is left out counts for nothing, nor does what sees or hears."""
     assert not _leaves_attention_out(modules)
 
 
@@ -236,6 +245,46 @@ def test_the_longest_text_is_read(scaling: dict[str, Any] | None, longest: int) 
     assert read_config(config).context_tokens == longest
 
 
+def test_a_length_that_is_scaled_already_stands() -> None:
+    """Gemma 3's files tell it after a linear scaling, as vLLM has it."""
+    scaled = {
+        "max_position_embeddings": 131_072,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    }
+    config = {**PUBLISHED["gemma-3-1b"][0], **scaled}
+
+    assert read_config(config).context_tokens == 131_072
+
+
+@pytest.mark.parametrize("name", ["SmolLM3-3B", "command-r7b"])
+def test_embeddings_are_tied_where_the_class_ties_them(name: str) -> None:
+    """A published file leaves out what its class has anyway."""
+    known = MORE_PUBLISHED[name]
+    config = {key: value for key, value in known.config.items() if key != "tie_word_embeddings"}
+
+    total = count_parameters(read_config(config).model).total
+
+    assert total == pytest.approx(known.parameters, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "windowed"), [("LLLG", 48), (None, 48), ("LG", 32), (2, 32), ("L", 63)]
+)
+def test_a_pattern_of_windows_may_be_spelled(pattern: str | int | None, windowed: int) -> None:
+    """EXAONE 4 does, and looks back at everything in its last layer."""
+    config = {
+        **PUBLISHED["Llama-3.1-8B"][0],
+        "model_type": "exaone4",
+        "num_hidden_layers": 64,
+        "sliding_window": 4096,
+        "sliding_window_pattern": pattern,
+    }
+    model = read_config(config).model
+
+    assert isinstance(model, Transformer)
+    assert model.windowed_layers == windowed
+
+
 def test_requests_longer_than_the_model_are_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -251,6 +300,28 @@ def test_requests_longer_than_the_model_are_said(
         "2,256 tokens are more than the 1,024 that the model was made for; ask for fewer, or make"
         " sure that its positions are stretched"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "notes"),
+    [
+        ("bert-base-uncased", {"input_tokens": 512}, 0),
+        ("bert-base-uncased", {"input_tokens": 513}, 1),
+        ("bart-large", {"input_tokens": 1000, "output_tokens": 100}, 0),
+    ],
+)
+def test_an_answer_that_is_no_part_of_the_text_is_not_counted(
+    name: str, asked: dict[str, int], notes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of an encoder there is none, and a decoder beside one has positions of its own."""
+    known = MORE_PUBLISHED[name].config if name in MORE_PUBLISHED else PUBLISHED[name][0]
+    config = {"max_position_embeddings": 512, **known}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    asked_of = {"model": {"config": "."}, "gpus": ["L4"], "load": asked}
+
+    plan = answer(tmp_path / "plan.yaml", json.dumps(asked_of), capsys)
+
+    assert len(plan["notes"]) == notes
 
 
 @pytest.mark.parametrize(("gpu", "notes"), [("A100-SXM4-80GB", 1), ("H100-SXM5-80GB", 0)])

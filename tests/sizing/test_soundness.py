@@ -12,6 +12,7 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.requirement import Parallelism
+from rightsizer.sizing.shape import TransformerDescription, complete
 from rightsizer.sizing.soundness import check_model, layout_fault
 from sizing_models import published
 
@@ -59,6 +60,7 @@ def test_one_that_cannot_is_refused(model: Model, message: str) -> None:
         (published("Llama-3.1-8B"), Parallelism(3), "32 heads do not divide by 3"),
         (Transformer(40, 5120, 40, 100352, kv_heads=10), Parallelism(4), "10 kv_heads do not"),
         (Transformer(40, 5120, 40, 100352, kv_heads=10), Parallelism(5), None),
+        (complete(TransformerDescription(parameters=13e9)), Parallelism(5), None),
         (published("falcon-7b"), Parallelism(1), None),
         (Transformer(32, 4096, 32, 32000, kv_heads=1), Parallelism(8), None),
         (Transformer(2, 1280, 10, 100, kv_heads=4, kv_lora_rank=64), Parallelism(5), None),

@@ -201,3 +201,22 @@ def test_gpu_in_mig_mode_without_an_instance_is_idle() -> None:
     assert whole.has_mig_instances
     assert not whole.awaits_mig_instances
     assert instance.mig is not None
+
+
+@pytest.mark.parametrize(
+    "call", ["nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex"]
+)
+def test_instances_stay_while_nobody_tells_them(call: str) -> None:
+    """A list that failed is none of no instances; their GPU does not turn idle."""
+    gpu, clock = FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")]), FastClock(0)
+    driver = FakeDriver(gpu)
+    with reading(driver, clock, enumeration_interval_seconds=1.0) as source:
+        source.read()
+        driver.codes[call] = pynvml.NVML_ERROR_UNKNOWN
+        for _ in range(100):
+            tick(clock)
+            time.sleep(0.001)
+            snapshot = source.read()
+    assert driver.calls.count(call) > 1
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0", "MIG-a"]
+    assert snapshot.devices[0].has_mig_instances

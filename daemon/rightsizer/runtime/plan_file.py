@@ -129,8 +129,9 @@ def _requirement(
 
 def _length_notes(requirement: Requirement, longest: int | None) -> Iterator[str]:
     """A sentence, where requests are longer than the model was made for."""
-    load = requirement.load
-    asked = load.input_tokens + load.output_tokens
+    load, model = requirement.load, requirement.model
+    answers = not isinstance(model, Transformer) or model.cached_layers != 0
+    asked = load.input_tokens + (load.output_tokens if answers else 0.0)
     if requirement.task.trains:
         asked = requirement.training.sequence
     if longest is not None and asked > longest:

@@ -44,6 +44,8 @@ _ALGORITHMS: Final = MappingProxyType(
 _LEFT_OUT: Final = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules")
 _LAYER: Final = re.compile(r"layers\.\d+\.")
 """A module of one layer; where only a few are named, the others are quantized."""
+_BESIDE_TEXT: Final = re.compile("vision|visual|audio")
+"""Parts that are left out of most quantized checkpoints, and that are not counted."""
 _HALF = 16
 
 
@@ -72,7 +74,12 @@ def leaves_attention_out(config: Configuration) -> bool:
     asked = Configuration(config.part("quantization_config"), {})
     if asked.text("quant_method") == "mxfp4":
         return True
-    named = [name for key in _LEFT_OUT for name in asked.names(key) if "self_attn" in name]
+    named = [
+        name
+        for key in _LEFT_OUT
+        for name in asked.names(key)
+        if "self_attn" in name and not _BESIDE_TEXT.search(name)
+    ]
     single = {found[0] for name in named if (found := _LAYER.search(name))}
     if len(single) * 2 >= (config.whole("num_hidden_layers") or 1):
         return True

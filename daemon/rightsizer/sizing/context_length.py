@@ -10,13 +10,15 @@ _KEYS: Final = ("max_position_embeddings", "n_positions")
 _MOST: Final = 1e6
 _MULTIPLIED: Final = frozenset({"yarn", "linear", "dynamic"})
 """Scalings whose file tells the length before them, as vLLM reads it; others tell that after."""
+_SCALED: Final = "gemma3"
+"""Its files tell the length after a linear scaling, alone of all."""
 
 
 def context_tokens(config: Configuration) -> int | None:
     """The most tokens of one request, the scaling of positions included; `None` if not told."""
     known = next((value for key in _KEYS if (value := config.whole(key))), None)
-    if known is None:
-        return None
+    if known is None or config.text("model_type").startswith(_SCALED):
+        return known
     scaling = Configuration(config.part("rope_scaling") or config.part("rope_parameters"), {})
     factor = scaling.values.get("factor")
     kind = scaling.text("rope_type") or scaling.text("type")

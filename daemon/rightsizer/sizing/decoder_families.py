@@ -28,11 +28,12 @@ _GEMMA_3: Final = MappingProxyType(
 
 DECODERS: Final = (
     Family(
-        "llama granite internlm2 yi baichuan smollm3",
+        "llama granite internlm2 yi baichuan",
         attention_bias="attention_bias",
         ffn_bias="mlp_bias",
         defaults=_LLAMA,
     ),
+    Family("smollm3", is_tied=True, attention_bias="attention_bias", ffn_bias="mlp_bias"),
     Family("mistral ministral ministral3 phi3"),
     Family("minicpm", is_tied=True),
     Family(
@@ -74,7 +75,7 @@ DECODERS: Final = (
         window_pattern=4,
     ),
     Family("seed_oss", attention_bias="attention_bias", has_output_bias=False),
-    Family("exaone", layers="num_layers"),
+    Family("exaone", layers="num_layers", is_tied=True),
     Family("exaone4", has_query_key_norm=True, window_pattern=4),
     Family(
         "nemotron",

@@ -40,7 +40,10 @@ class PublishedModel:
     weights: NumberFormat | None
     """The format of the checkpoint; `None` where the file does not say."""
     context_tokens: int | None = None
-    """The longest text that the model was made for; `None` where the file does not say."""
+    """The longest text that the model was made for; `None` where the file does not say.
+
+    Nor where prompt and answer have a stack each, and a length of their own.
+    """
     notes: tuple[str, ...] = ()
     """What of the model is not counted."""
 
@@ -66,7 +69,8 @@ def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
     check_model(model)
     if isinstance(model, Transformer) and leaves_attention_out(config):
         model = replace(model, attention_in_16_bits=True)
-    longest = context_tokens(config) if isinstance(model, Transformer) else None
+    has_two_stacks = config.text("model_type") in _ENCODER_DECODER | _BART
+    longest = None if has_two_stacks else context_tokens(config)
     has_more = any(config.part(key) for key in _OTHER_PARTS)
     notes = (_text_only(config.text("model_type")),) if has_more else ()
     return PublishedModel(model, checkpoint_format(config), longest, notes)

@@ -61,8 +61,9 @@ def layout_fault(model: Model, layout: Parallelism) -> str | None:
             f"parallel.tensor: {model.heads} heads do not divide by {layout.tensor};"
             " take a divisor of the heads"
         )
-    if isinstance(model, Transformer) and not model.kv_lora_rank:
-        # Engines give each GPU whole heads of keys, or one that several GPUs have.
+    if isinstance(model, Transformer) and not model.kv_lora_rank and "heads" not in model.assumed:
+        # Engines give each GPU whole heads of keys, or one that several GPUs have. Heads that were
+        # taken as usual refuse nothing: nobody gave their number.
         keys = key_value_heads(model)
         if keys % layout.tensor and layout.tensor % keys:
             return (

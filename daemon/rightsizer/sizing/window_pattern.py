@@ -26,6 +26,10 @@ def read_window(
     if kinds:
         windowed = sum(kind in _WINDOWED for kind in kinds)
         return (window, windowed) if windowed else (None, None)
+    if letters := config.text("sliding_window_pattern"):
+        # EXAONE 4 spells it, L for a window, and its last layer looks back at everything.
+        whole, rest = divmod(layers - 1, len(letters))
+        return window, whole * letters.count("L") + letters[:rest].count("L")
     pattern = config.whole("sliding_window_pattern") or family.window_pattern
     if pattern:
         return window, layers - layers // pattern

@@ -15,8 +15,12 @@ from rightsizer.fleet.store import Store
 
 __all__ = ["PENDING_NAMES", "partitions_in", "tells_of_pending_jobs", "waiting_jobs"]
 
-_BLOCKED: Final = "(?i)Dependency.*|JobHeld.*|BeginTime"
-"""Reasons of squeue's for which no free GPU would start a job."""
+_BLOCKED: Final = (
+    "(?i)Dependency.*|JobHeld.*|BeginTime|QOS.*|Assoc.*|Licenses|Reservation"
+    "|Partition(Down|Inactive|TimeLimit|NodeLimit)"
+)
+"""Reasons of squeue's for which no free GPU would start a job: its own date or order, a limit of
+its account, or a partition that is closed."""
 _LISTED: Final = 'slurm_job_info{job_state=~"(?i)pending"'
 
 
@@ -95,7 +99,8 @@ def waiting_jobs(
             # A job that may run in any of several partitions is queued once.
             here = next((each for each in partitions_in(name) if each not in without), "")
             if here:
-                waiting[here] = waiting.get(here, 0.0) + count - blocked.get(name, 0.0)
+                ready = max(0.0, count - blocked.get(name, 0.0))
+                waiting[here] = waiting.get(here, 0.0) + ready
         return tuple(
             Waiting(name, _pool(name, nodes, pools), jobs)
             for name, jobs in waiting.items()
@@ -128,8 +133,9 @@ def _without_gpus(
     """Partitions that are said to have none, or whose nodes have none while others' do."""
     told = store.instant(f"sum by (partition) ({_GPUS})", now)
     gpus = {each.labels["partition"]: each.values[0] for each in told}
-    none = {name for name, count in gpus.items() if not count}
     bare = {name for name, some in nodes.items() if some.isdisjoint(known)}
+    # Neither idle nor allocated are the GPUs of nodes that are drained: jobs wait for them too.
+    none = {name for name, count in gpus.items() if not count and name not in nodes.keys() - bare}
     if len(bare) < len(nodes):
         none |= bare - gpus.keys()
     return frozenset(none)

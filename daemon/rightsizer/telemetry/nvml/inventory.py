@@ -1,6 +1,6 @@
 """What is behind the driver: its GPUs and their MIG instances, with the handles to ask them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -25,6 +25,9 @@ _ASLEEP: Final = Failure(Missing.SUSPENDED, "the PCI bus", "the kernel has put t
 _NOT_OFFERED: Final = Failure(
     Missing.LOST, "the PCI bus", "the GPU is there, and the driver does not offer it"
 )
+
+_NO_INSTANCE: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
+"""What the driver says of a place without an instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +204,13 @@ def _gpu(
         device = known.whole.device
     else:
         device = describe_gpu(facts, handle, index)
-    instances = tuple(_instances(facts, device, handle)) if has_mig else ()
-    # In MIG mode without an instance the GPU itself is idle, and its books are kept.
-    device = replace(device, has_mig_instances=bool(instances))
+    listed = _instances(facts, device, handle) if has_mig else ()
+    # What is there stays there while nobody tells. In MIG mode without an instance the GPU itself
+    # is idle, and its books are kept.
+    former = () if known is None else known.instances
+    instances = former if isinstance(listed, Failure) else listed
+    is_cut = bool(instances) or isinstance(listed, Failure)
+    device = replace(device, has_mig_instances=is_cut)
     wiring = facts.wiring(handle, device, is_alone=is_alone)
     whole = Target(with_modes(facts, handle, device, wiring), handle, wiring=wiring)
     return Gpu(
@@ -220,10 +227,20 @@ def _known(before: Mapping[str, Gpu], uuid: str | None, index: int) -> Gpu | Non
     return next((gpu for gpu in before.values() if gpu.whole.device.index == index), None)
 
 
-def _instances(facts: Facts, whole: Device, whole_handle: Any) -> Iterator[Target]:
-    slices = facts.number("nvmlDeviceGetMaxMigDeviceCount", whole_handle) or 0
+def _instances(facts: Facts, whole: Device, whole_handle: Any) -> tuple[Target, ...] | Failure:
+    """All of a GPU in MIG mode, or why nobody knows them now."""
+    slices = facts.library.ask("nvmlDeviceGetMaxMigDeviceCount", whole_handle)
+    if isinstance(slices, Failure):
+        return slices
+    if is_blank(slices):
+        return Failure(Missing.INVALID, "nvmlDeviceGetMaxMigDeviceCount", f"{slices}")
     parent = Parent(whole, whole_handle, slices)
+    found: list[Target] = []
     for place in range(slices):
-        handle = facts.ask("nvmlDeviceGetMigDeviceHandleByIndex", whole_handle, place)
-        if handle is not None:
-            yield Target(describe_instance(facts, handle, parent, place), handle, whole_handle)
+        handle = facts.library.ask("nvmlDeviceGetMigDeviceHandleByIndex", whole_handle, place)
+        if not isinstance(handle, Failure):
+            device = describe_instance(facts, handle, parent, place)
+            found.append(Target(device, handle, whole_handle))
+        elif handle.code not in _NO_INSTANCE:
+            return handle
+    return tuple(found)

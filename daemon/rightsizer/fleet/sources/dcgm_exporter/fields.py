@@ -103,7 +103,7 @@ DIVIDED_NAMES: Final = frozenset(
     for field in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED")
     for name in spellings(DCGM_FIELDS[field])
 )
-"""What dcgm-exporter divides among the pods that share a device, since 4.6 and with
+"""What dcgm-exporter divides among the pods that share a device, since 4.6.0-4.8.3 and with
 `--kubernetes-virtual-gpus`: `isPerProcessMetric` of its process_metrics.go."""
 
 

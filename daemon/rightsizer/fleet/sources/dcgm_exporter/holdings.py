@@ -34,12 +34,14 @@ class Presence:
 
     counts: dict[Holder | None, array[float]] = field(default_factory=dict)
     """`None` for the time in which nobody held it."""
+    usual_samples: float = 0.0
+    """Of a stretch, at the estate's usual interval."""
 
     @property
     def fullest(self) -> float:
         """The most samples of one holder in a stretch, or of nobody."""
         return max(
-            (count for column in self.counts.values() for count in map(_number, column)),
+            (count for column in self.counts.values() for count in column if count > 0.0),
             default=0.0,
         )
 
@@ -47,18 +49,22 @@ class Presence:
     def is_told_twice(self) -> bool:
         """Whether the device has a series of its own while others hold it.
 
-        dcgm-exporter writes it since 4.6 with `--kubernetes-virtual-gpus`, for the fields whose
-        value it divides among the pods (dcgm-exporter#594).
+        dcgm-exporter writes it since 4.6.0-4.8.3 with `--kubernetes-virtual-gpus`, for the fields
+        whose value it divides among the pods (dcgm-exporter#594).
+
+        A device that short jobs held for a part of every stretch has no full one to tell how many
+        samples are all of them, so that the usual number counts too.
         """
         nobody = self.counts.get(None)
         if nobody is None:
             return False
         held = [column for holder, column in self.counts.items() if holder is not None]
-        most = _TWICE * self.fullest
+        fullest = self.fullest
+        most = _TWICE * max(fullest, self.usual_samples)
+        # Gaps are `nan`, which is above nothing.
         return any(
-            _number(own) + max(map(_number, others)) > most
-            for own, *others in zip(nobody, *held, strict=True)
-            if others
+            own > most - fullest and any(column[at] > most - own for column in held)
+            for at, own in enumerate(nobody)
         )
 
     def known_seconds(self, grid: Grid, resolution_seconds: float) -> array[float]:
@@ -81,14 +87,20 @@ class Presence:
         return known
 
 
-def presences(answer: Iterable[Sampled], grid: Grid, names: HolderNames) -> dict[str, Presence]:
+def presences(
+    answer: Iterable[Sampled],
+    grid: Grid,
+    names: HolderNames,
+    resolution_seconds: float = math.inf,
+) -> dict[str, Presence]:
     """The samples of each device, by holder. Of two scrapes of the same, the larger counts."""
+    usual = seconds(grid.step) / resolution_seconds
     found: dict[str, Presence] = {}
     for series in answer:
         entity = device_of(series.labels)
         if entity is None:
             continue
-        counts = found.setdefault(entity.device, Presence()).counts
+        counts = found.setdefault(entity.device, Presence(usual_samples=usual)).counts
         holder, column = names.holder(series.labels), placed(series, grid)
         former = counts.get(holder)
         if former is not None:

@@ -114,12 +114,12 @@ class DcgmExporterSource:
             return Day({})
         spelling = self._spelled(store, names, grid.end)
         queries = DayQueries(store, grid, whole_uuids(chosen), spelling.uuid_labels)
-        present = presences(queries.counted(names), grid, spelling.holders)
+        resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
+        present = presences(queries.counted(names), grid, spelling.holders, resolution)
         if any(one.is_told_twice for one in present.values()):
             queries = replace(queries, divided=DIVIDED_NAMES)
         read = read_devices(queries, report.metrics)
         held = self._held(store, grid, present, read)
-        resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
         watched = [device for device in chosen if device.uuid in present and device.uuid in read]
         known = {
             device.uuid: present[device.uuid].known_seconds(grid, resolution) for device in watched
