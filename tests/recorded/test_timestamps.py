@@ -40,7 +40,19 @@ def test_each_spelling_is_its_nanosecond(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "noon", "31/01/2024 12:00", "2024-13-01", "-1", "nan", "1e99"]
+    "text",
+    [
+        "",
+        "noon",
+        "31/01/2024 12:00",
+        "2024-13-01",
+        "2024/01/31 12:00:0",
+        "9999-01-01",
+        "-1",
+        "nan",
+        "1e99",
+        "99999999999999999999",
+    ],
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
     """Anything else is a ValueError and never some number."""

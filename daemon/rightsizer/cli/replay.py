@@ -21,9 +21,10 @@ from rightsizer.telemetry.recorded.source import open_recording
 __all__ = ["COMMAND"]
 
 _DESCRIPTION = """\
-Account for a recording: nvidia-smi CSV, dcgmi dmon, Prometheus text with timestamps, our own
-recordings, CSV of signals, or any CSV by a column map. Several files of one recording merge by
-device and time; each may be gzipped.
+Account for a recording: nvidia-smi CSV and dmon, dcgmi dmon, gpustat JSON, Prometheus text with
+timestamps or JSON of range queries, our own recordings, CSV of signals, or any CSV by a column map.
+Several files of one recording merge by device and time; each may be gzipped. Times without a zone
+are taken as UTC.
 """
 
 

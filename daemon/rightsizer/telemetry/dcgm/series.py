@@ -104,7 +104,12 @@ def interpret(text: str) -> Series | Unused:
     Raises:
         ValueError: the text is not of that form.
     """
-    for family in text_string_to_metric_families(f"{text} 0\n"):
+    try:
+        families = tuple(text_string_to_metric_families(f"{text} 0\n"))
+    except IndexError:
+        # What the parser says to labels like `{,=}`.
+        families = ()
+    for family in families:
         for sample in family.samples:
             return _interpret(_name_of_today(sample.name), sample.labels)
     raise ValueError(f"'{text}' is not a sample")

@@ -1,5 +1,6 @@
 """Cells of a table into values in base units, or the reason why there is none."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -35,6 +36,8 @@ _REASONS: Final[dict[str, Missing]] = {
     "error": Missing.FAILED,
 }
 _REMEMBERED: Final = 4096
+# Three digits behind the comma may be thousands.
+_DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,(?!\d{3}$)\d+")
 
 
 def missing_cell(cell: str) -> Missing | None:
@@ -76,6 +79,8 @@ class Column(dict[str, float | Missing]):
                 return Missing.INVALID
             if kind is not SIGNALS[self.signal].unit:
                 return Missing.INVALID
+        if _DECIMAL_COMMA.fullmatch(text):
+            text = text.replace(",", ".")
         try:
             number = int(text, 16) if text.startswith(("0x", "0X")) else float(text)
         except ValueError:

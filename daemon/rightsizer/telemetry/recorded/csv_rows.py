@@ -58,12 +58,12 @@ class CsvRows:
             yield Row(time, device, values, missing, text.name, holdings=holdings)
 
 
-def split(line: str) -> list[str]:
+def split(line: str, delimiter: str = ",") -> list[str]:
     """The cells of a line; quoted ones cost more and are rare."""
     if '"' not in line:
-        return line.rstrip("\r\n").split(",")
+        return line.rstrip("\r\n").split(delimiter)
     try:
-        return next(csv.reader([line]))
+        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
     except csv.Error:
         return [line]
 

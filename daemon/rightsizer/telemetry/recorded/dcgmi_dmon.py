@@ -6,7 +6,8 @@ from typing import Final
 
 from rightsizer.domain.dcgm_names import DCGM_FIELDS
 from rightsizer.domain.errors import RecordingError
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.domain.units import Nanoseconds
+from rightsizer.telemetry.recorded.assumed_times import AssumedTimes
 from rightsizer.telemetry.recorded.cells import Column, Table
 from rightsizer.telemetry.recorded.row import Facts, Notes, Row
 from rightsizer.telemetry.recorded.text import TextFile
@@ -48,7 +49,7 @@ class DcgmiDmon:
             RecordingError: none of the fields says anything of a GPU.
         """
         layout: _Layout | None = None
-        polls = _Polls(notes)
+        assumed = AssumedTimes(notes, "record with 'dcgmi dmon ... | ts %.s' to have them")
         for number, line in text.lines(notes):
             time, rest = _stamped(line)
             heading = _HEADING.search(rest)
@@ -68,35 +69,15 @@ class DcgmiDmon:
             else:
                 notes.remark("which part of a GPU its MIG instances are is not in this file")
             values, missing = layout.table.read(cells, number, notes)
-            yield Row(polls.time_of(device, time), device, values, missing, text.name)
+            if time is None:
+                time = assumed.next(device)
+            yield Row(time, device, values, missing, text.name)
 
 
 class _Layout:
     def __init__(self, width: int, table: Table) -> None:
         self.width = width
         self.table = table
-
-
-class _Polls:
-    """Times for lines that have none: one second a poll, which is dcgmi's own default."""
-
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
-        self._seen: set[str] = set()
-        self._poll = 0
-
-    def time_of(self, device: str, stamp: Nanoseconds | None) -> Nanoseconds:
-        if stamp is not None:
-            return stamp
-        self._notes.remark(
-            "has no times: one second from poll to poll is assumed, from 1970-01-01 on; "
-            "record with 'dcgmi dmon ... | ts %.s' to have them"
-        )
-        if device in self._seen:
-            self._seen.clear()
-            self._poll += 1
-        self._seen.add(device)
-        return self._poll * NANOSECONDS_PER_SECOND
 
 
 def _stamped(line: str) -> tuple[Nanoseconds | None, str]:

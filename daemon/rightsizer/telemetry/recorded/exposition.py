@@ -5,18 +5,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.domain.errors import RecordingError
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
 from rightsizer.domain.units import Nanoseconds
-from rightsizer.telemetry.dcgm.labels import holdings_of
 from rightsizer.telemetry.dcgm.series import Series, parse_sample, wanted
 from rightsizer.telemetry.recorded.row import Notes, Row
+from rightsizer.telemetry.recorded.sample_row import sample_row
 from rightsizer.telemetry.recorded.text import TextFile
 from rightsizer.telemetry.recorded.timestamps import parse_epoch
 
 __all__ = ["Exposition"]
 
-_SAMPLE: Final = re.compile(r"[a-zA-Z_:][\w:]*\{.*\}\s+\S")
+_SAMPLE: Final = re.compile(r"(?:[a-zA-Z_:][\w:]*\{.*|\{.*\b__name__=\".*)\}\s+\S")
+_NAME_AMONG_LABELS: Final = re.compile(r'(?<=[{ ,])__name__="(?P<name>[\w:]+)"(?:,\s*)?')
 _COMMENT: Final = re.compile(r"# (HELP|TYPE|UNIT|EOF)\b")
 _REMEMBERED: Final = 100_000
 
@@ -37,7 +36,8 @@ class Exposition:
             RecordingError: a sample has no time.
         """
         known: dict[str, Series | None] = {}
-        for number, line in text.lines(notes):
+        for number, written in text.lines(notes):
+            line = _named(written) if written.startswith("{") else written
             if not wanted(line):
                 continue
             labelled, closing, rest = line.partition(" # {")[0].rpartition("}")
@@ -61,7 +61,15 @@ class Exposition:
                 known[head] = _learned(head, value, number, notes)
             series = known[head]
             if series is not None and series.signal is not None:
-                yield _row(series, series.signal, time, value, text.name)
+                yield sample_row(series, series.signal, time, value, text.name)
+
+
+def _named(line: str) -> str:
+    """A line of `promtool tsdb dump`, where the name is one of the labels, as others write it."""
+    found = _NAME_AMONG_LABELS.search(line)
+    if found is None:
+        return line
+    return f"{found['name']}{line[: found.start()]}{line[found.end() :]}".replace(", }", "}", 1)
 
 
 def _parsed(rest: str) -> tuple[float, Nanoseconds | None] | None:
@@ -81,16 +89,3 @@ def _learned(head: str, value: float, line: int, notes: Notes) -> Series | None:
     if series is not None:
         notes.learn(series.device, series.learned(value))
     return series
-
-
-def _row(series: Series, signal: Signal, time: Nanoseconds, number: float, file: str) -> Row:
-    value = series.read(number)
-    values: dict[Signal, float] = {}
-    missing: dict[Signal, Missing] = {}
-    if isinstance(value, Missing):
-        missing[signal] = value
-    else:
-        values[signal] = value
-    holdings = () if series.holder is None else holdings_of({series.holder})
-    stream = f"{file}:{series.metric}"
-    return Row(time, series.device, values, missing, stream, series.rank, holdings)

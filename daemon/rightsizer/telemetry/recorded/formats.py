@@ -7,9 +7,12 @@ from rightsizer.telemetry.recorded.column_map import ColumnMap
 from rightsizer.telemetry.recorded.dcgmi_dmon import DcgmiDmon
 from rightsizer.telemetry.recorded.exposition import Exposition
 from rightsizer.telemetry.recorded.format import Format
+from rightsizer.telemetry.recorded.gpustat_json import GpustatJson
 from rightsizer.telemetry.recorded.mapped_csv import MappedCsv
 from rightsizer.telemetry.recorded.nvidia_smi import NvidiaSmiLog
+from rightsizer.telemetry.recorded.nvidia_smi_dmon import NvidiaSmiDmon
 from rightsizer.telemetry.recorded.own import OwnRecording
+from rightsizer.telemetry.recorded.prometheus_json import PrometheusJson
 from rightsizer.telemetry.recorded.signal_csv import SignalCsv
 from rightsizer.telemetry.recorded.text import TextFile
 
@@ -18,6 +21,9 @@ __all__ = ["FORMATS", "format_of"]
 FORMATS: Final[tuple[Format, ...]] = (
     OwnRecording(),
     DcgmiDmon(),
+    NvidiaSmiDmon(),
+    PrometheusJson(),
+    GpustatJson(),
     Exposition(),
     NvidiaSmiLog(),
     SignalCsv(),

@@ -1,5 +1,6 @@
 """CSV logs of `nvidia-smi --query-gpu=... --format=csv[,nounits] -l N`."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -9,6 +10,7 @@ from rightsizer.domain.reading import Missing
 from rightsizer.domain.signal import Signal
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.telemetry.recorded.cells import Column, Table, missing_cell
+from rightsizer.telemetry.recorded.csv_rows import split
 from rightsizer.telemetry.recorded.mig import mig_profile
 from rightsizer.telemetry.recorded.nvidia_smi_columns import (
     FACTS,
@@ -26,6 +28,8 @@ from rightsizer.telemetry.recorded.timestamps import parse_timestamp
 __all__ = ["NvidiaSmiLog"]
 
 _DATA_START: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?\s*,")
+_DELIMITERS: Final = (",", ";", "\t")
+_MIB: Final = 2.0**20
 _REMEDY: Final = (
     "record with --query-gpu=timestamp,index,uuid,name,utilization.gpu,memory.used,memory.total,"
     "power.draw --format=csv"
@@ -47,17 +51,20 @@ class NvidiaSmiLog:
         Raises:
             RecordingError: there is no heading, or no timestamp among the columns.
         """
-        if _heading_of(text.head) is None:
+        heading = _heading_of(text.head)
+        if heading is None:
             raise RecordingError(
                 f"{text.name}:1: this nvidia-smi log has no heading; record without 'noheader', or "
                 "put a first line with the names of the columns, separated by commas"
             )
+        delimiter = _delimiter_of(heading)
         layout: _Layout | None = None
+        before: Sequence[str] = ()
         for number, line in text.lines(notes):
-            cells = line.split(",")
+            cells = split(line, delimiter)
             if layout is None or layout.width != len(cells):
                 if _is_heading(line):
-                    layout = _Layout(text, cells, number)
+                    layout = _Layout(text, cells, number, delimiter)
                 elif layout is not None:
                     notes.skip(number, line)
                 continue
@@ -69,15 +76,20 @@ class NvidiaSmiLog:
                 else:
                     notes.count("unreadable timestamp", number, cells[layout.timestamp].strip())
                 continue
+            if not line.endswith("\n") and _lacks_unit(cells, before):
+                notes.skip(number, line)
+                continue
+            before = cells
             yield layout.row(cells, time, number, notes)
 
 
 class _Layout:
     """The columns of one heading, ready to read rows with."""
 
-    def __init__(self, text: TextFile, headings: Sequence[str], line: int) -> None:
+    def __init__(self, text: TextFile, headings: Sequence[str], line: int, delimiter: str) -> None:
         self.width = len(headings)
         self._text = text
+        self._delimiter = delimiter
         self._headings = tuple(heading.strip() for heading in headings)
         self._at = {column_name(heading): at for at, heading in enumerate(headings)}
         if "timestamp" not in self._at:
@@ -106,13 +118,13 @@ class _Layout:
         self._has_mask = "clocks_event_reasons.active" in self._at
         self._facts_at = [(name, at) for name, at in self._at.items() if name in FACTS]
         self._facts: dict[str, tuple[str, ...]] = {}
-        self._device = identifier(text, self._at, self.width)
+        self._device = identifier(text, self._at, self.width, delimiter)
 
     def renewed(self, headings: Sequence[str], line: int) -> "_Layout":
         """This layout again, or another where an appended log has other columns."""
         if tuple(heading.strip() for heading in headings) == self._headings:
             return self
-        return _Layout(self._text, headings, line)
+        return _Layout(self._text, headings, line, self._delimiter)
 
     def row(self, cells: Sequence[str], time: Nanoseconds, line: int, notes: Notes) -> Row:
         """What a line says."""
@@ -140,12 +152,17 @@ class _Layout:
             generation = number("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
         width = number("pcie.link.width.max")
         index = number("index")
+        whole = None
+        free, used = number("memory.free"), number("memory.used")
+        if free is not None and used is not None and "memory.total" not in self._at:
+            whole = (free + used + (number("memory.reserved") or 0.0)) * _MIB
         name = cell("name")
         return Facts(
             index=None if index is None else int(index),
             name=name,
             pci_bus_id=cell("pci.bus_id"),
             power_limit_watts=number("power.default_limit"),
+            memory_total_bytes=whole,
             pcie_generation_maximum=None if generation is None else int(generation),
             pcie_width_maximum=None if width is None else int(width),
             mig_profile=mig_profile(name) if device.startswith("MIG-") else None,
@@ -170,11 +187,17 @@ def _add_reasons(
         missing[Signal.CLOCK_EVENT_REASONS] = missing_cell(cells[reasons[0][0]]) or Missing.INVALID
 
 
+def _lacks_unit(cells: Sequence[str], before: Sequence[str]) -> bool:
+    """Whether the last cell of a line without an end may have lost digits with its unit."""
+    return len(before) == len(cells) and " " in before[-1].strip() and " " not in cells[-1].strip()
+
+
 def _number(cell: str | None) -> float | None:
     try:
-        return None if cell is None else float(cell.split()[0])
+        number = float("nan" if cell is None else cell.split()[0])
     except (ValueError, IndexError):
         return None
+    return number if math.isfinite(number) else None
 
 
 def _heading_of(head: Sequence[str]) -> str | None:
@@ -182,10 +205,15 @@ def _heading_of(head: Sequence[str]) -> str | None:
 
 
 def _is_heading(line: str) -> bool:
-    headings = line.split(",")
+    headings = split(line, _delimiter_of(line))
     names = [column_name(heading) for heading in headings]
     if "device" in names:
         return False
     return any(is_query_column(heading) for heading in headings) or (
         "timestamp" in names and any(name in FACTS or name in IDENTITY for name in names)
     )
+
+
+def _delimiter_of(heading: str) -> str:
+    """What spreadsheets and other languages put in the place of commas."""
+    return max(_DELIMITERS, key=heading.count)

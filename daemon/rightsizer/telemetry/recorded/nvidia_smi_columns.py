@@ -33,6 +33,7 @@ _SPELLINGS: Final = (
     ("gpu_bus_id", "pci.bus_id"),
     ("gpu_uuid", "uuid"),
     ("gpu_serial", "serial"),
+    ("gpu_index", "index"),
 )
 _ENDINGS: Final = ((".graphics", ".gr"), (".memory", ".mem"))
 
@@ -84,6 +85,24 @@ SIGNAL_COLUMNS: Final[dict[str, SignalColumn]] = {
 REASON_BITS: Final = {f"clocks_event_reasons.{event.label}": event for event in ClockEvent}
 """Columns of 'Active' and 'Not Active', and the bit of NVML's mask that each of them shows."""
 
+_FLAT_UNITS: Final = {
+    "%": ("_pct", "_percent"),
+    "MiB": ("_mib",),
+    "W": ("_w", "_watts"),
+    "C": ("", "_c", "_celsius"),
+    "MHz": ("_mhz",),
+    "count": ("",),
+}
+_FLAT: Final = {
+    name.replace(".", "_") + ending: name
+    for name, unit in (
+        *((name, column.unit) for name, column in SIGNAL_COLUMNS.items()),
+        ("memory.free", "MiB"),
+    )
+    for ending in _FLAT_UNITS[unit]
+}
+"""The spellings of those who keep logs as tables, as MIT Supercloud: `utilization_gpu_pct`."""
+
 
 def column_name(heading: str) -> str:
     """A heading without its unit, in the one spelling that the tables here use."""
@@ -91,6 +110,7 @@ def column_name(heading: str) -> str:
     for spelling, ours in _SPELLINGS:
         if name == spelling or (spelling.endswith(".") and name.startswith(spelling)):
             name = ours + name.removeprefix(spelling)
+    name = _FLAT.get(name, name)
     if name.startswith("clocks."):
         for ending, short in _ENDINGS:
             if name.endswith(ending):

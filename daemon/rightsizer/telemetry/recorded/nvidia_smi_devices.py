@@ -6,6 +6,7 @@ from typing import Final
 
 from rightsizer.domain.units import Nanoseconds
 from rightsizer.telemetry.recorded.cells import missing_cell
+from rightsizer.telemetry.recorded.csv_rows import split
 from rightsizer.telemetry.recorded.nvidia_smi_columns import IDENTITY
 from rightsizer.telemetry.recorded.polls import poll_gap
 from rightsizer.telemetry.recorded.row import Notes
@@ -18,7 +19,7 @@ _SAMPLED_ROWS: Final = 10_000
 
 
 def identifier(
-    text: TextFile, places: Mapping[str, int], width: int
+    text: TextFile, places: Mapping[str, int], width: int, delimiter: str
 ) -> Callable[[Sequence[str], Nanoseconds], str]:
     """What tells the device of a row from its cells and time.
 
@@ -26,12 +27,13 @@ def identifier(
         text: The file, whose first rows tell the polls apart where no column names devices.
         places: The columns by their names.
         width: How many cells a row has.
+        delimiter: What stands between them.
     """
     for name in IDENTITY:
         if name in places:
             by_cell = _ByCell(places[name], name, places.get("index"))
             return lambda cells, _: by_cell.of(cells)
-    times = islice(_times(text, places["timestamp"], width), _SAMPLED_ROWS)
+    times = islice(_times(text, places["timestamp"], width, delimiter), _SAMPLED_ROWS)
     return _ByOrder(poll_gap(tuple(times)), places.get("count")).of
 
 
@@ -85,9 +87,9 @@ class _ByOrder:
         return f"index:{self._position}"
 
 
-def _times(text: TextFile, at: int, width: int) -> Iterator[Nanoseconds]:
+def _times(text: TextFile, at: int, width: int, delimiter: str) -> Iterator[Nanoseconds]:
     for _, line in text.lines(Notes(text.name)):
-        cells = line.split(",")
+        cells = split(line, delimiter)
         if len(cells) == width:
             try:
                 yield parse_timestamp(cells[at].strip())

@@ -1,5 +1,6 @@
 """A file of lines, plain or gzip, that can be read as often as is needed."""
 
+import contextlib
 import gzip
 import io
 import shutil
@@ -23,8 +24,11 @@ _PACKERS: Final = {
     b"BZh": "bzip2 -d",
     b"PK\x03\x04": "unzip",
 }
+_PARQUET: Final = b"PAR1"
+_SIGNATURE_BYTES: Final = 256
 _HEAD_BYTES: Final = 1 << 16
 _HEAD_LINES: Final = 64
+_PIECE: Final = 1 << 16
 
 
 class TextFile:
@@ -74,18 +78,32 @@ class TextFile:
             except OSError as error:
                 raise RecordingError(f"{self.name}:{number}: {error.strerror}") from None
 
+    def pieces(self, notes: Notes) -> Iterator[str]:
+        """All of the text in pieces of one size, for formats without lines."""
+        with self._text() as stream:
+            try:
+                while piece := stream.read(_PIECE):
+                    yield piece
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                notes.count("compressed file breaks off; read up to there", 1, str(error))
+            except OSError as error:
+                raise RecordingError(f"{self.name}: {error.strerror}") from None
+
     def close(self) -> None:
         """Remove what was kept of a pipe."""
         if self._spool is not None:
             self._spool.close()
 
     def _head(self) -> tuple[str, ...]:
-        notes = Notes(self.name)
-        lines = (line.strip() for _, line in self.lines(notes))
-        head = tuple(islice((line for line in lines if line), _HEAD_LINES))
+        head = tuple(islice(filter(None, map(str.strip, self._first_lines())), _HEAD_LINES))
         if not head:
             raise RecordingError(f"{self.name}: is empty; was anything recorded?")
         return head
+
+    def _first_lines(self) -> Iterator[str]:
+        with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile), self._text() as stream:
+            while line := stream.readline(_PIECE):
+                yield line
 
     def _text_encoding(self, start: bytes) -> str:
         if self._packed:
@@ -99,9 +117,18 @@ class TextFile:
                 raise RecordingError(
                     f"{self.name}: is compressed in a way that is not read; use '{command}' first"
                 )
+        if start.startswith(_PARQUET):
+            raise RecordingError(
+                f"{self.name}: is a Parquet table, which is not read; write it as CSV first, as by "
+                f"duckdb -c \"COPY '{self.path.name}' TO 'recording.csv'\""
+            )
         if start.startswith((b"\xff\xfe", b"\xfe\xff")):
             return "utf-16"
-        if b"\x00" in start:
+        for zeros, encoding in ((start[1:64:2], "utf-16-le"), (start[:64:2], "utf-16-be")):
+            if zeros and not any(zeros) and any(start):
+                return encoding
+        # A machine that went down leaves blocks of zeros behind the text that it had written.
+        if b"\x00" in start[:_SIGNATURE_BYTES]:
             raise RecordingError(
                 f"{self.name}: is a binary file; a recording is text, plain or compressed by gzip"
             )

@@ -22,6 +22,7 @@ _UNIT_BY_DIGITS: Final = ((11, "s"), (14, "ms"), (17, "us"), (20, "ns"))
 _FRACTION: Final = re.compile(r"[.,](\d+)")
 _MINUTE_END: Final = 16
 _SECOND_END: Final = 19
+_FURTHEST: Final = 1 << 63
 
 
 def parse_timestamp(text: str) -> Nanoseconds:
@@ -43,16 +44,16 @@ def parse_calendar(text: str) -> Nanoseconds:
     """
     fraction = text[_SECOND_END + 1 :]
     if text[_MINUTE_END : _MINUTE_END + 1] == ":" and (
-        len(text) == _SECOND_END or (text[_SECOND_END] == "." and fraction.isdigit())
+        len(text) == _SECOND_END or (text[_SECOND_END:].startswith(".") and fraction.isdigit())
     ):
         whole = _whole_minute(text[:_MINUTE_END]) + int(text[17:19]) * NANOSECONDS_PER_SECOND
-        return whole + _below_second(fraction)
+        return _kept(whole + _below_second(fraction))
     found = _FRACTION.search(text)
     if found:
         text = text[: found.start()] + text[found.end() :]
     moment = datetime.fromisoformat(text.replace("/", "-"))
     whole = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
-    return whole * NANOSECONDS_PER_SECOND + _below_second(found[1] if found else "")
+    return _kept(whole * NANOSECONDS_PER_SECOND + _below_second(found[1] if found else ""))
 
 
 def parse_epoch(text: str, unit: Nanoseconds | None = None) -> Nanoseconds:
@@ -67,7 +68,7 @@ def parse_epoch(text: str, unit: Nanoseconds | None = None) -> Nanoseconds:
     if unit is None:
         unit = _unit_by_magnitude(len(whole))
     below = int(fraction.ljust(9, "0")[:9]) * unit // NANOSECONDS_PER_SECOND if fraction else 0
-    return int(whole) * unit + below
+    return _kept(int(whole) * unit + below)
 
 
 def _parse_scientific(text: str, unit: Nanoseconds | None) -> Nanoseconds:
@@ -77,7 +78,13 @@ def _parse_scientific(text: str, unit: Nanoseconds | None) -> Nanoseconds:
         raise ValueError(f"'{text}' is not a time") from None
     if not number.is_finite() or number < 0:
         raise ValueError(f"'{text}' is not a time")
-    return int(number * (unit or _unit_by_magnitude(number.adjusted() + 1)))
+    return _kept(int(number * (unit or _unit_by_magnitude(number.adjusted() + 1))))
+
+
+def _kept(time: Nanoseconds) -> Nanoseconds:
+    if not -_FURTHEST < time < _FURTHEST:
+        raise ValueError("a time that far from the epoch is not kept")
+    return time
 
 
 def _unit_by_magnitude(digits: int) -> Nanoseconds:

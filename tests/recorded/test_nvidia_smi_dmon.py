@@ -1,0 +1,99 @@
+"""What `nvidia-smi dmon` prints."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightsizer.domain.errors import RecordingError
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+
+Replays = Callable[..., Any]
+Writes = Callable[..., Path]
+
+STAMPED = """\
+#Date       Time        gpu    pwr  gtemp  mtemp     sm    mem     fb  rxpci   pclk
+#YYYYMMDD   HH:MM:SS    Idx      W      C      C      %      %     MB   MB/s    MHz
+ 20240104   13:54:35      0    250     61      -     93     40   2048      5   1410
+ 20240104   13:54:35      1     52     33      -      0      0      3      0    210
+
+#Date       Time        gpu    pwr  gtemp  mtemp     sm    mem     fb  rxpci   pclk
+#YYYYMMDD   HH:MM:SS    Idx      W      C      C      %      %     MB   MB/s    MHz
+ 20240104   13:54:45      0    251     61      -     94     41   2048      5   1410
+ 20240104   13:54:45      1     52     33      -      0      0      3      0    210
+ 20240104   13:54:55      0    25"""
+
+
+def test_date_and_time_are_the_times(replay: Replays, write: Writes) -> None:
+    """With `-o DT`: the interval is what it was, headings may come again, a torn line is told."""
+    played = replay(write(STAMPED, "dmon.log"))
+    assert played.source.interval == 10_000_000_000
+    assert played.snapshots[0].wall_time == 1_704_376_475_000_000_000
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.93, 0.94]
+    assert "dmon.log:10: torn last line" in played.warnings
+
+
+def test_columns_have_their_units(replay: Replays, write: Writes) -> None:
+    """What a GPU has not is missing, and never zero."""
+    reading = replay(write(STAMPED)).readings("index:0")[0]
+    assert reading.values == {
+        Signal.POWER_WATTS: 250.0,
+        Signal.TEMPERATURE_CELSIUS: 61.0,
+        Signal.GPU_BUSY: 0.93,
+        Signal.MEMORY_CONTROLLER_BUSY: 0.4,
+        Signal.MEMORY_USED_BYTES: 2.0**31,
+        Signal.PCIE_RECEIVE_BYTES_PER_SECOND: 5e6,
+        Signal.SM_CLOCK_HERTZ: 1.41e9,
+    }
+    assert reading.missing == {Signal.MEMORY_TEMPERATURE_CELSIUS: Missing.NO_SAMPLE}
+
+
+def test_times_of_day_go_on_past_midnight(replay: Replays, write: Writes) -> None:
+    """With `-o T` there is no date; that one was assumed is said."""
+    lines = "".join(f" {time}  0  50\n" for time in ("23:59:58", "23:59:59", "00:00:00"))
+    played = replay(write(f"#Time        gpu    sm\n#HH:MM:SS    Idx     %\n{lines}"))
+    assert [each.wall_time // 10**9 for each in played.snapshots] == [86398, 86399, 86400]
+    assert "has no dates" in played.warnings
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# gpu    sm   mem\n# Idx     %     %\n    0    50     1\n    1    60     2\n" * 2,
+        "#gpu, sm, mem\n#Idx, %, %\n0, 50, 1\n1, 60, 2\n0, 50, 1\n1, 60, 2\n",
+    ],
+)
+def test_without_times_a_poll_is_a_second(replay: Replays, write: Writes, text: str) -> None:
+    """As a table or as CSV; that a second was assumed is said, with how to do better."""
+    played = replay(write(text))
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.6, 0.6]
+    assert played.source.interval == 1_000_000_000
+    assert "one second from poll to poll is assumed" in played.warnings
+    assert "-o DT" in played.warnings
+
+
+def test_lines_that_cannot_be_read_are_counted(replay: Replays, write: Writes) -> None:
+    """A day that is none, and a GPU without a number."""
+    played = replay(
+        write(
+            f"{STAMPED}\n 20240199 13:54:56 0 1 1 1 1 1 1 1 1\n"
+            " 20240104 13:54:57 x 1 1 1 1 1 1 1 1\n"
+        )
+    )
+    assert "unreadable timestamp" in played.warnings
+    assert "row without a GPU's index" in played.warnings
+
+
+def test_what_tells_of_processes_is_refused(replay: Replays, write: Writes) -> None:
+    """`pmon` looks alike and has no reading of a GPU."""
+    text = "# gpu   pid  type    sm   mem   command\n    0  1234     C    50     2   python\n"
+    with pytest.raises(RecordingError, match=r"log.csv:1: this is of 'nvidia-smi pmon'.*-o DT"):
+        replay(write(text))
+
+
+def test_columns_that_say_nothing_of_load_are_refused(replay: Replays, write: Writes) -> None:
+    """The error names them, and how to record."""
+    with pytest.raises(RecordingError, match=r"none of the columns gpu, sbecc, dbecc .*dmon"):
+        replay(write("# gpu sbecc dbecc\n# Idx errs errs\n    0     0     0\n"))

@@ -1,0 +1,109 @@
+"""Logs of nvidia-smi as spreadsheets, other languages, scripts and public data sets keep them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightsizer.domain.errors import RecordingError
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+
+Replays = Callable[..., Any]
+Writes = Callable[..., Path]
+
+HEADING = ("timestamp", "index", "utilization.gpu [%]", "power.draw [W]")
+
+
+@pytest.mark.parametrize("delimiter", [", ", "; ", "\t"])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_other_delimiters_and_quotes(
+    replay: Replays, write: Writes, delimiter: str, quote: str
+) -> None:
+    """What a spreadsheet saves is the same log; the heading tells what stands between cells."""
+    rows = (HEADING, *(("2024/05/01 12:00:0" + str(at), "0", "90 %", "250.5 W") for at in range(3)))
+    lines = (delimiter.join(f"{quote}{cell}{quote}" for cell in row) for row in rows)
+    played = replay(write("\n".join(lines)))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.9, 0.9, 0.9]
+    assert played.values("index:0", Signal.POWER_WATTS) == [250.5, 250.5, 250.5]
+    assert played.source.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"), [("250,5 W", 250.5), ("250,50", 250.5), ("1,250 W", Missing.INVALID)]
+)
+def test_decimal_commas(
+    replay: Replays, write: Writes, cell: str, expected: float | Missing
+) -> None:
+    """A comma before three digits may be of thousands, so that such a cell is not believed."""
+    text = f"{';'.join(HEADING)}\n2024/05/01 12:00:00;0;90 %;{cell}\n"
+    reading = replay(write(text)).readings("index:0")[0]
+    found = reading.get(Signal.POWER_WATTS)
+    assert (reading.missing[Signal.POWER_WATTS] if found is None else found) == expected
+
+
+def test_headings_with_their_units_behind_underscores(replay: Replays, write: Writes) -> None:
+    """As in MIT Supercloud's files; memory in all is what is free and what is used."""
+    played = replay(
+        write(
+            "timestamp,gpu_index,utilization_gpu_pct,utilization_memory_pct,memory_free_MiB,"
+            "memory_used_MiB,temperature_gpu,temperature_memory,power_draw_W,"
+            "pcie_link_width_current\n"
+            "1614031442.94,1,90,10,30000,2510,45,40,150.5,16\n"
+            "1614031443.04,1,91,10,20000,12510,45,N/A,150.5,16\n"
+        )
+    )
+    assert played.source.interval == 100_000_000
+    assert played.source.devices[0].memory_total_bytes == 32510 * 2.0**20
+    assert played.readings("index:1")[1].values == {
+        Signal.GPU_BUSY: 0.91,
+        Signal.MEMORY_CONTROLLER_BUSY: 0.1,
+        Signal.MEMORY_USED_BYTES: 12510 * 2.0**20,
+        Signal.TEMPERATURE_CELSIUS: 45.0,
+        Signal.POWER_WATTS: 150.5,
+        Signal.PCIE_LINK_WIDTH: 16.0,
+    }
+
+
+def test_an_underscore_without_a_unit_is_not_guessed(replay: Replays, write: Writes) -> None:
+    """90 may be percent or not: such a column needs a map."""
+    with pytest.raises(RecordingError, match=r"--columns MAP\.yaml"):
+        replay(write("time,gpu,utilization_gpu\n1614031442,1,90\n"))
+
+
+@pytest.mark.parametrize("index", ["inf", "nan", "1e400"])
+def test_an_index_that_is_no_number(replay: Replays, write: Writes, index: str) -> None:
+    """The device keeps its readings under the next number that is free."""
+    text = f"{','.join(HEADING)}\n2024/05/01 12:00:00,{index},90 %,250 W\n"
+    assert replay(write(text)).source.devices[0].index == 0
+
+
+@pytest.mark.parametrize(("last", "rows"), [("250 W", 2), ("25", 1), ("2", 1)])
+def test_a_line_torn_in_its_last_cell(replay: Replays, write: Writes, last: str, rows: int) -> None:
+    """25 of 250 W would be believed: without the unit that others have, the line is torn."""
+    text = (
+        f"{', '.join(HEADING)}\n2024/05/01 12:00:00, 0, 90 %, 250 W\n2024/05/01 12:00:01, 0, 90 %, "
+    )
+    played = replay(write(text + last))
+    assert played.values("index:0", Signal.POWER_WATTS) == [250.0] * rows
+    assert ("log.csv:3: torn last line" in played.warnings) == (rows == 1)
+
+
+def test_zeros_behind_a_power_cut(replay: Replays, write: Writes) -> None:
+    """A block of zeros in the middle of a log is a line that is counted, and no binary file."""
+    rows = [f"2024/05/01 12:00:{at:02d}, 0, 90 %, 250 W\n" for at in range(20)]
+    played = replay(
+        write(", ".join(HEADING) + "\n" + "".join([*rows[:9], "\0" * 64, "\n", *rows[9:]]))
+    )
+    assert len(played.snapshots) == 20
+    assert "line of another length" in played.warnings
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_two_bytes_a_letter(replay: Replays, tmp_path: Path, encoding: str) -> None:
+    """PowerShell writes them, with a mark at the start or, when it appends, without."""
+    path = tmp_path / "log.csv"
+    text = ", ".join(HEADING) + "\r\n2024/05/01 12:00:00, 0, 90 %, 250 W\r\n"
+    path.write_bytes(text.encode(encoding))
+    assert replay(path).values("index:0", Signal.GPU_BUSY) == [0.9]
