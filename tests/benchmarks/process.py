@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MEBIBYTE", "cpu_seconds", "memory_mebibytes"]
+__all__ = ["cpu_seconds", "memory_mebibytes"]
 
-MEBIBYTE: Final = 2**20
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _USER_TIME: Final = 11
 """Of the fields after the command's name (proc_pid_stat(5))."""
