@@ -204,7 +204,12 @@ def test_gpu_in_mig_mode_without_an_instance_is_idle() -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex"]
+    "call",
+    [
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetMaxMigDeviceCount",
+        "nvmlDeviceGetMigDeviceHandleByIndex",
+    ],
 )
 def test_instances_stay_while_nobody_tells_them(call: str) -> None:
     """A list that failed is none of no instances; their GPU does not turn idle."""
@@ -220,3 +225,18 @@ def test_instances_stay_while_nobody_tells_them(call: str) -> None:
     assert driver.calls.count(call) > 1
     assert [device.uuid for device in snapshot.devices] == ["GPU-0", "MIG-a"]
     assert snapshot.devices[0].has_mig_instances
+
+
+def test_a_whole_gpu_stays_whole_while_its_mode_is_not_told() -> None:
+    """From the first look on, and later."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver.codes["nvmlDeviceGetMigMode"] = pynvml.NVML_ERROR_UNKNOWN
+    with reading(driver, clock, enumeration_interval_seconds=1.0) as source:
+        first = source.read()
+        for _ in range(20):
+            tick(clock)
+            time.sleep(0.001)
+            later = source.read()
+    for snapshot in (first, later):
+        assert [device.has_mig_instances for device in snapshot.devices] == [False]
+        assert "GPU-0" in snapshot.readings

@@ -197,19 +197,24 @@ def _identified(
 def _gpu(
     facts: Facts, handle: Any, index: int, before: Mapping[str, Gpu], *, is_alone: bool
 ) -> Gpu:
-    mode = facts.ask("nvmlDeviceGetMigMode", handle)
-    has_mig = mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    mode = facts.library.ask("nvmlDeviceGetMigMode", handle)
     known = _known(before, facts.ask("nvmlDeviceGetUUID", handle), index)
     if known is not None and known.whole.device.index == index:
         device = known.whole.device
     else:
         device = describe_gpu(facts, handle, index)
-    listed = _instances(facts, device, handle) if has_mig else ()
     # What is there stays there while nobody tells. In MIG mode without an instance the GPU itself
     # is idle, and its books are kept.
-    former = () if known is None else known.instances
-    instances = former if isinstance(listed, Failure) else listed
-    is_cut = bool(instances) or isinstance(listed, Failure)
+    listed: tuple[Target, ...] | Failure = ()
+    is_cut = known is not None and known.whole.device.has_mig_instances
+    if isinstance(mode, Failure):
+        listed = () if mode.is_unsupported else mode
+    elif mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
+        listed, is_cut = _instances(facts, device, handle), True
+    if isinstance(listed, Failure):
+        instances = () if known is None else known.instances
+    else:
+        instances, is_cut = listed, bool(listed)
     device = replace(device, has_mig_instances=is_cut)
     wiring = facts.wiring(handle, device, is_alone=is_alone)
     whole = Target(with_modes(facts, handle, device, wiring), handle, wiring=wiring)
