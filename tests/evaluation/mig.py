@@ -14,10 +14,13 @@ from rightsizer.sizing.estimate import Interval
 from rightsizer.sizing.mig import BusyShares, slice_rate
 from rightsizer.sizing.workload_family import Activity, Family, Workload, parse_workload
 
-__all__ = ["FILE", "Row", "evaluate", "workload_of"]
+__all__ = ["FILE", "MEDIAN_FLOOR", "TAIL_FLOOR", "Row", "evaluate", "workload_of"]
 
 FILE: Final = "mig_truth.csv"
 _LEVEL: Final = 0.9
+MEDIAN_FLOOR: Final = 1.04
+TAIL_FLOOR: Final = 1.14
+_HELD: Final = "one slice alone, Offline"
 _GAIN: Final = 1.05
 """Of the best of the baselines: a slice is so much faster than its share of the SMs."""
 Row = Mapping[str, str]
@@ -31,7 +34,7 @@ _FAMILIES: Final = {
 }
 _GROUPS: Final[Mapping[str, Callable[[Row], bool]]] = {
     "one slice alone": lambda row: not _busy(row),
-    "one slice alone, Offline": lambda row: not _busy(row) and not _in_time(row),
+    _HELD: lambda row: not _busy(row) and not _in_time(row),
     "same server, alone": lambda row: not _busy(row) and not _other_server(row),
     "same server, alone, Offline": lambda row: (
         not _busy(row) and not _in_time(row) and not _other_server(row)
@@ -50,11 +53,24 @@ def evaluate(options: Options) -> Iterator[str]:
     rows = _read(options.truth / FILE)
     yield "Derived from MLCommons results; ratios are not verified by MLCommons.\n"
     baselines = ("SM share", "p90", f"x {_GAIN:g}", "p90")
-    yield table(_lines(rows), ("slices", "rows", "ours", "p90", *baselines, "covered"))
+    yield table(_lines(rows), ("slices", "rows", "ours", "p90", *baselines, "covered", ""))
     yield (
-        "\nFloors are x1.04 and x1.14: what the share of the SMs times 1.05 reaches on all rows "
-        "that are published of one slice alone. Here it is the last pair.\n"
+        "\nFloors are x1.04 and x1.14, what the share of the SMs times 1.05 reaches on 55 cells "
+        "of one slice alone. Those cannot hold all rows of the first line: by that formula "
+        f"{_missed(rows)} of them miss x1.14, more than a tenth of 55. Its figures on Offline rows "
+        "are those of the reference, so that is where the floors are held; under a latency bound "
+        "a slice loses more, and intervals are wider.\n"
     )
+
+
+def _missed(rows: Sequence[Row]) -> int:
+    """Rows of one slice alone that the best of the baselines predicts worse than its own p90."""
+    alone = [row for row in rows if not _busy(row)]
+    return sum(abs(_apart_from_gained(row)) > math.log(TAIL_FLOOR) for row in alone)
+
+
+def _apart_from_gained(row: Row) -> float:
+    return math.log(_GAIN * float(row["sm_share"]) / float(row["ratio_per_slice"]))
 
 
 def _lines(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
@@ -75,7 +91,13 @@ def _lines(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
             quantile(each, share) for each in (ours, plain, gained) for share in (0.5, _LEVEL)
         ]
         spelled = [f"x{math.exp(figure):.3f}" for figure in figures]
-        yield (name, str(len(group)), *spelled, f"{covered / len(group):.0%}")
+        verdict = _verdict(ours) if name == _HELD else ""
+        yield (name, str(len(group)), *spelled, f"{covered / len(group):.0%}", verdict)
+
+
+def _verdict(apart: Sequence[float]) -> str:
+    kept = quantile(apart, 0.5) <= math.log(MEDIAN_FLOOR)
+    return "pass" if kept and quantile(apart, _LEVEL) <= math.log(TAIL_FLOOR) else "FAIL"
 
 
 def _rate(row: Row) -> Interval:

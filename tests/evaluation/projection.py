@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from evaluation.mig import FILE, Row, workload_of
+from evaluation.mig import FILE, MEDIAN_FLOOR, TAIL_FLOOR, Row, workload_of
 from evaluation.options import Options
 from measured import quantile, table
 from rightsizer.catalogue.catalogue import built_in
@@ -19,8 +19,6 @@ from rightsizer.sizing.projection import project
 
 __all__ = ["FILE", "evaluate"]
 
-MEDIAN_FLOOR: Final = 1.04
-TAIL_FLOOR: Final = 1.14
 _COMPUTE_SHARES: Final = (0.0, 0.3, 0.6, 1.0)
 _BOARDS: Final = ("A100-SXM4-80GB", "H100-SXM5-80GB", "H200-SXM-141GB", "B200", "L40S", "A30", "T4")
 

@@ -19,11 +19,11 @@ class ServingSettings:
         source="fitted on measured TPOT (vLLM, Hopper); 37 to 38 us with a model left out",
     )
     request_seconds: float = setting(
-        30e-6,
+        20e-6,
         help="What each request in flight adds to a step: scheduling, sampling, detokenizing.",
         unit="seconds",
         minimum=0.0,
-        source="between 48 us, fitted on vLLM, and 0, which fits MLPerf's TensorRT-LLM best",
+        source="between 48 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best",
     )
     attention_compute_ratio: float = setting(
         0.65,
