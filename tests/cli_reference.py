@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.cli.command import Command
-from rightsizer.cli.commands import COMMANDS
+from rightsizer.cli.commands import all_commands
 
 __all__ = ["cli_reference", "options_of", "parser_of"]
 
@@ -39,8 +39,10 @@ def options_of(command: Command) -> list[argparse.Action]:
 
 def cli_reference() -> str:
     """The page."""
-    rows = "\n".join(f"| [`{each.name}`](#{_anchor(each)}) | {each.summary} |" for each in COMMANDS)
-    sections = "\n".join(map(_section, COMMANDS))
+    rows = "\n".join(
+        f"| [`{each.name}`](#{_anchor(each)}) | {each.summary} |" for each in all_commands()
+    )
+    sections = "\n".join(map(_section, all_commands()))
     return f"{_HEAD}\n| command | what it does |\n|---|---|\n{rows}\n\n{sections}"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import cli_reference
 from rightsizer.cli.command import Command
-from rightsizer.cli.commands import COMMANDS
+from rightsizer.cli.commands import all_commands
 
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"
@@ -53,7 +53,7 @@ def _anchors(page: Path) -> set[str]:
 
 def _command_lines(page: Path) -> Iterator[str]:
     """What follows the command's name in each line of a block that could be typed."""
-    names = {each.name for each in COMMANDS}
+    names = {each.name for each in all_commands()}
     for block in FENCE.findall(page.read_text("utf-8")):
         for line in block.replace("\\\n", " ").splitlines():
             found = re.match(r"(.*\s)?(?:\S*/)?rightsizer ([a-z]\S*.*)", line.strip())
@@ -94,7 +94,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_command_lines_can_be_typed(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each `rightsizer ...` of a block is a command that exists, with options that it has."""
-    parsers = {each.name: _parser(each) for each in COMMANDS}
+    parsers = {each.name: _parser(each) for each in all_commands()}
     refused = []
     for line in _command_lines(page):
         name, *arguments = _words(line)
@@ -119,7 +119,7 @@ def test_every_command_is_explained_with_all_its_options(
     """The reference is made from what the commands say of themselves, and is as new as they are."""
     page = cli_reference.cli_reference()
     golden(DOCS / "cli.md", page)
-    for command in COMMANDS:
+    for command in all_commands():
         section = page.split(f"## `rightsizer {command.name}`\n")[1].split("\n## ")[0]
         flags = [flag for each in cli_reference.options_of(command) for flag in each.option_strings]
         missing = [flag for flag in flags if flag not in section]
@@ -129,7 +129,9 @@ def test_every_command_is_explained_with_all_its_options(
 def test_the_first_page_names_every_command() -> None:
     """Whoever reads the first page alone knows what there is."""
     text = (ROOT / "README.md").read_text("utf-8")
-    assert not [each.name for each in COMMANDS if not re.search(rf"`[^`]*\b{each.name}\b", text)]
+    assert not [
+        each.name for each in all_commands() if not re.search(rf"`[^`]*\b{each.name}\b", text)
+    ]
 
 
 def test_every_page_can_be_reached_from_the_index() -> None:

@@ -62,6 +62,13 @@ def test_the_agent_does_not_load_what_others_need(other: str) -> None:
     assert other not in loaded
 
 
-def test_other_commands_are_all_there() -> None:
-    """Whoever asks for another, or for help, chooses from all."""
-    assert {"rightsizer.cli.plan", "rightsizer.cli.agent"} <= modules("plan")
+def test_a_command_is_loaded_without_the_others() -> None:
+    """Whoever asks for the version in a script does not wait for the planner and the agent."""
+    loaded = modules("version")
+    assert "rightsizer.cli.version" in loaded
+    assert loaded.isdisjoint({"rightsizer.cli.agent", "rightsizer.cli.plan", "rightsizer.config"})
+
+
+def test_help_has_all_commands() -> None:
+    """Whoever asks for help chooses from all."""
+    assert {"rightsizer.cli.plan", "rightsizer.cli.agent"} <= modules("--help")

@@ -12,8 +12,7 @@ import pytest
 
 from agent_process import RIGHTSIZER, run_rightsizer
 from rightsizer import __version__
-from rightsizer.cli.command import Command
-from rightsizer.cli.commands import COMMANDS
+from rightsizer.cli.commands import COMMANDS, Entry, all_commands
 from rightsizer.cli.main import main
 from rightsizer.runtime.settings import Settings
 
@@ -41,7 +40,7 @@ def test_without_a_command_it_shows_what_there_is(capsys: Captured) -> None:
     assert main([]) == 2
     text = capsys.readouterr().err
 
-    assert all(command.name in text and command.summary in text for command in COMMANDS)
+    assert all(command.name in text and command.summary in text for command in all_commands())
 
 
 @pytest.mark.parametrize("arguments", [["frobnicate"], ["replay"], ["demo", "--sped", "2"]])
@@ -64,10 +63,15 @@ def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured
     assert "'repaly' is no command; did you mean 'replay'? Commands: agent, " in told
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_every_command_has_help_without_empty_defaults(command: Command, capsys: Captured) -> None:
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_a_command_is_found_by_its_own_name(entry: Entry) -> None:
+    """The list of names must not say another one than the command does."""
+    assert entry.load().name == entry.name
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in COMMANDS])
+def test_every_command_has_help_without_empty_defaults(name: str, capsys: Captured) -> None:
     """A default is told where there is one, and never as Python's `None`."""
-    name = command.name
     with pytest.raises(SystemExit) as ended:
         main([name, "--help"])
     text = capsys.readouterr().out

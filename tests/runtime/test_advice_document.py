@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from rightsizer.cli.commands import COMMANDS
+from rightsizer.cli.commands import all_commands
 from rightsizer.config.loader import load
 from rightsizer.domain.advice import AdviceEventKind, AdviceState
 from rightsizer.domain.finding import Reason, Severity
@@ -42,7 +42,7 @@ def test_the_policies_say_what_the_page_says_of_them() -> None:
 def test_every_command_is_one_of_ours() -> None:
     """What stands in a block of the shell can be typed."""
     shell = "\n".join(text for language, text in BLOCKS if language == "sh")
-    known = {command.name for command in COMMANDS}
+    known = {command.name for command in all_commands()}
 
     assert set(re.findall(r"(?m)^rightsizer (\S+)", shell)) >= {"advise", "explain", "dismiss"}
     assert set(re.findall(r"rightsizer ([a-z][\w-]+)", PAGE)) <= known

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.cli.aligned import aligned
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.counted import counted
 from rightsizer.cli.history_flag import add_history_flag, history_path
 from rightsizer.cli.output import say
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.cli.wrapped import wrapped
 from rightsizer.domain.errors import AgentAbsentError
 from rightsizer.edge.local import LocalClient

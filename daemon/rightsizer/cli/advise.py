@@ -4,9 +4,10 @@ import argparse
 import json
 
 from rightsizer.cli.advise_text import advise_text
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.history_flag import add_history_flag, history_path
 from rightsizer.cli.output import say
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.publish.json_form import advice_form, finding_form
 from rightsizer.runtime.advise import advise
 from rightsizer.runtime.advise_once import advise_and_keep

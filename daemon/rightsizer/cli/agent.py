@@ -4,7 +4,8 @@ import argparse
 from dataclasses import replace
 
 from rightsizer.cli.collector_flags import add_collector_flags, with_collector_flags
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.cli.web_flags import add_access_flags, add_listen_flags, with_web_flags
 from rightsizer.runtime.service import serve
 from rightsizer.runtime.settings import PathSettings, Settings, SimulatedSettings

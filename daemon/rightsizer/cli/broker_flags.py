@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rightsizer.cli.command import add_config_flag, settings_of
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import RightsizerError, UsageError
 from rightsizer.edge.local import LocalClient
 from rightsizer.placement.request import Interconnect

@@ -15,8 +15,9 @@ from rightsizer.cli.catalogue_card import card_text
 from rightsizer.cli.catalogue_form import board_form
 from rightsizer.cli.catalogue_table import table_text
 from rightsizer.cli.catalogue_unknown import unknown_form, unknown_text
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.output import say
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.device import Device
 from rightsizer.domain.errors import RightsizerError, UsageError
 from rightsizer.telemetry.topology.survey import take_survey

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from rightsizer.cli.command import Command, add_config_flag, duration, settings_of
+from rightsizer.cli.command import Command
+from rightsizer.cli.flag_values import duration
 from rightsizer.cli.fleet_settings import fleet_settings_of
 from rightsizer.cli.history_flag import add_history_flag, history_path
 from rightsizer.cli.output import say
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import AgentAbsentError, HistoryError, RightsizerError
 from rightsizer.edge.local import LocalClient
 from rightsizer.publish.json_form import Form, advice_form

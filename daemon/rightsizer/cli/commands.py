@@ -1,70 +1,65 @@
-"""All commands of `rightsizer`, in the order of its help."""
+"""All commands of `rightsizer`, in the order of its help; each is loaded when it is asked for."""
 
+import pkgutil
+from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.cli import (
-    actions,
-    advise,
-    agent,
-    catalogue,
-    check_config,
-    claim,
-    compare,
-    demo,
-    doctor,
-    explain,
-    export,
-    fleet,
-    job_report,
-    labels,
-    place,
-    plan,
-    profile,
-    project,
-    queue,
-    record,
-    release,
-    replay,
-    report,
-    reserve,
-    run,
-    topology,
-    version,
-)
 from rightsizer.cli.command import Command
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "Entry", "all_commands"]
 
-COMMANDS: Final[tuple[Command, ...]] = (
-    agent.COMMAND,
-    demo.COMMAND,
-    record.COMMAND,
-    replay.COMMAND,
-    advise.COMMAND,
-    explain.COMMAND,
-    claim.CLAIM,
-    claim.DISMISS,
-    claim.SNOOZE,
-    actions.COMMAND,
-    export.COMMAND,
-    report.COMMAND,
-    fleet.COMMAND,
-    job_report.COMMAND,
-    release.RELEASE,
-    release.RESUME,
-    topology.COMMAND,
-    place.COMMAND,
-    labels.COMMAND,
-    run.COMMAND,
-    queue.COMMAND,
-    reserve.RESERVE,
-    reserve.CANCEL,
-    profile.COMMAND,
-    project.COMMAND,
-    catalogue.COMMAND,
-    compare.COMMAND,
-    plan.COMMAND,
-    check_config.COMMAND,
-    doctor.COMMAND,
-    version.COMMAND,
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command's name, and where it stands.
+
+    To load all of them takes most of a second, and 5 MiB that an agent would keep for months.
+    """
+
+    name: str
+    place: str
+
+    def load(self) -> Command:
+        """The command itself."""
+        command: Command = pkgutil.resolve_name(f"rightsizer.cli.{self.place}")
+        return command
+
+
+COMMANDS: Final = (
+    Entry("agent", "agent:COMMAND"),
+    Entry("demo", "demo:COMMAND"),
+    Entry("record", "record:COMMAND"),
+    Entry("replay", "replay:COMMAND"),
+    Entry("advise", "advise:COMMAND"),
+    Entry("explain", "explain:COMMAND"),
+    Entry("claim", "claim:CLAIM"),
+    Entry("dismiss", "claim:DISMISS"),
+    Entry("snooze", "claim:SNOOZE"),
+    Entry("actions", "actions:COMMAND"),
+    Entry("export", "export:COMMAND"),
+    Entry("report", "report:COMMAND"),
+    Entry("fleet", "fleet:COMMAND"),
+    Entry("job-report", "job_report:COMMAND"),
+    Entry("release", "release:RELEASE"),
+    Entry("resume", "release:RESUME"),
+    Entry("topology", "topology:COMMAND"),
+    Entry("place", "place:COMMAND"),
+    Entry("labels", "labels:COMMAND"),
+    Entry("run", "run:COMMAND"),
+    Entry("queue", "queue:COMMAND"),
+    Entry("reserve", "reserve:RESERVE"),
+    Entry("cancel", "reserve:CANCEL"),
+    Entry("profile", "profile:COMMAND"),
+    Entry("project", "project:COMMAND"),
+    Entry("catalogue", "catalogue:COMMAND"),
+    Entry("compare", "compare:COMMAND"),
+    Entry("plan", "plan:COMMAND"),
+    Entry("check-config", "check_config:COMMAND"),
+    Entry("doctor", "doctor:COMMAND"),
+    Entry("version", "version:COMMAND"),
 )
+
+
+def all_commands() -> tuple[Command, ...]:
+    """Each of them, loaded."""
+    return tuple(entry.load() for entry in COMMANDS)

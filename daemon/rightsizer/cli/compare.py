@@ -11,9 +11,10 @@ from typing import Any, Final
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.ratio_table import built_in_ratios
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.output import say
 from rightsizer.cli.question_file import Question, read_questions
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import RequirementError, RightsizerError, UsageError
 from rightsizer.sizing.estimate import Interval
 from rightsizer.sizing.place import Place, find_place

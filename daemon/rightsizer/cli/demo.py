@@ -2,7 +2,8 @@
 
 import argparse
 
-from rightsizer.cli.command import Command, checked_address
+from rightsizer.cli.command import Command
+from rightsizer.cli.flag_values import checked_address
 from rightsizer.cli.output import say
 from rightsizer.cli.web_flags import add_access_flags
 from rightsizer.runtime.demo import DemoSettings, run_demo

@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.output import say
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.runtime.doctor import Check, Verdict, examine
 from rightsizer.runtime.log import LogLevel
 from rightsizer.runtime.log import configure as configure_log

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.moment import moment
 from rightsizer.cli.output import discard_output
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import RightsizerError, UsageError
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.edge.whole_file import WholeFile

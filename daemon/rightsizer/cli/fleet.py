@@ -9,13 +9,15 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.cli.command import Command, add_config_flag, checked_address, duration
+from rightsizer.cli.command import Command
 from rightsizer.cli.explain_text import explanation_text
+from rightsizer.cli.flag_values import checked_address, duration
 from rightsizer.cli.fleet_plan_text import plan_text
 from rightsizer.cli.fleet_progress import Progress
 from rightsizer.cli.fleet_settings import fleet_settings_of
 from rightsizer.cli.fleet_text import fleet_text
 from rightsizer.cli.output import say
+from rightsizer.cli.settings_flag import add_config_flag
 from rightsizer.domain.errors import UsageError
 from rightsizer.domain.settings import bounds_of
 from rightsizer.domain.units import NANOSECONDS_PER_SECOND, format_duration, nanoseconds

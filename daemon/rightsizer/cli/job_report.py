@@ -6,10 +6,11 @@ import platform
 from dataclasses import asdict
 from typing import Any
 
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.history_flag import add_history_flag, history_path, write_up_to_now
 from rightsizer.cli.job_report_text import job_report_text
 from rightsizer.cli.output import say
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.units import seconds
 from rightsizer.publish.json_form import advice_form
 from rightsizer.runtime.job_report import JobReport, job_report

@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 from typing import Final
 
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.look_flags import add_scenario_flag, looked_at
 from rightsizer.cli.output import say
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.edge.clock import SystemClock
 from rightsizer.edge.whole_file import WholeFile
 from rightsizer.runtime.scheduler_look import labels_by_look, timed_feature_file

@@ -4,8 +4,8 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 
-from rightsizer.cli import agent
 from rightsizer.cli.command import Command
+from rightsizer.cli.commands import COMMANDS, all_commands
 from rightsizer.cli.output import discard_output, harmless
 from rightsizer.domain.errors import RightsizerError
 from rightsizer.edge.near import near_words
@@ -59,18 +59,12 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def _commands(arguments: Sequence[str]) -> tuple[Command, ...]:
-    """Those that may be asked for: those that stay, alone where their names come first."""
-    if arguments[:1] == [agent.COMMAND.name]:
-        return (agent.COMMAND,)
-    if arguments[:1] == ["run"]:
-        # It stays as long as what it has started.
-        from rightsizer.cli.run import COMMAND  # noqa: PLC0415 - as said above.
-
-        return (COMMAND,)
-    # The agent stays for months, and the other commands' modules would be 5 MiB of its memory.
-    from rightsizer.cli.commands import COMMANDS  # noqa: PLC0415
-
-    return COMMANDS
+    """Those that may be asked for: one alone where its name comes first."""
+    asked = arguments[0] if arguments else ""
+    for entry in COMMANDS:
+        if entry.name == asked:
+            return (entry.load(),)
+    return all_commands()
 
 
 def _parser(commands: Iterable[Command]) -> argparse.ArgumentParser:

@@ -9,10 +9,11 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from rightsizer.cli.broker_flags import add_request_flags
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.look_flags import add_scenario_flag, looked_at
 from rightsizer.cli.output import say
 from rightsizer.cli.place_text import export_text, place_text, refused_export_text
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import AgentAbsentError, RightsizerError, UsageError
 from rightsizer.edge.clock import SystemClock
 from rightsizer.edge.local import LocalClient

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.output import say
 from rightsizer.cli.plan_measured_text import measured_text
 from rightsizer.cli.plan_text import plan_text
 from rightsizer.cli.plan_title import title_lines
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import UsageError
 from rightsizer.edge.whole_file import WholeFile
 from rightsizer.publish.report.plan_document import PlanPage, plan_document

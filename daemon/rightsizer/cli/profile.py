@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rightsizer.advice.profile_join import Join
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.history_flag import write_up_to_now
 from rightsizer.cli.output import say
 from rightsizer.cli.profile_text import profile_text
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import UsageError
 from rightsizer.edge.whole_file import WholeFile
 from rightsizer.profiles.formats import read_files

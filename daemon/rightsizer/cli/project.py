@@ -9,11 +9,12 @@ from typing import Any
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.output import say
 from rightsizer.cli.project_form import LEGEND, answer_form, answers_text
 from rightsizer.cli.project_request import Answer, ReadRun, answer_question
 from rightsizer.cli.question_file import Question, read_questions
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import RightsizerError
 from rightsizer.profiles.formats import read_all
 from rightsizer.profiles.reader import ReadLimits

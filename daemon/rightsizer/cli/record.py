@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from rightsizer.cli.agent import add_source_flags, with_source_flags
-from rightsizer.cli.command import Command, add_config_flag, duration, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.counted import counted
+from rightsizer.cli.flag_values import duration
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import RecordingError
 from rightsizer.domain.snapshot import Snapshot
 from rightsizer.domain.units import Nanoseconds, nanoseconds

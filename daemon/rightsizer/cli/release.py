@@ -9,8 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.cli.command import Command, add_config_flag, duration, settings_of
+from rightsizer.cli.command import Command
+from rightsizer.cli.flag_values import duration
 from rightsizer.cli.output import say
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import RightsizerError
 from rightsizer.domain.units import nanoseconds
 from rightsizer.edge.clock import Clock, SystemClock

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.output import say
 from rightsizer.cli.replay_text import replay_text
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import HistoryError, UsageError
 from rightsizer.runtime.filling import Filling
 from rightsizer.runtime.log import LogLevel

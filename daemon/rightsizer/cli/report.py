@@ -5,10 +5,12 @@ from datetime import UTC, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from rightsizer.cli.command import Command, add_config_flag, duration, settings_of
+from rightsizer.cli.command import Command
+from rightsizer.cli.flag_values import duration
 from rightsizer.cli.history_flag import add_history_flag, history_path
 from rightsizer.cli.moment import moment
 from rightsizer.cli.output import say
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.domain.errors import UsageError
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.edge.whole_file import WholeFile

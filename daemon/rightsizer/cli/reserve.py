@@ -6,7 +6,8 @@ import time
 from typing import Any, Final
 
 from rightsizer.cli.broker_flags import add_agent_flags, add_request_flags, client_of, words_of
-from rightsizer.cli.command import Command, duration
+from rightsizer.cli.command import Command
+from rightsizer.cli.flag_values import duration
 from rightsizer.cli.moment import moment
 from rightsizer.cli.output import say
 from rightsizer.domain.errors import RefusedError, RightsizerError, UsageError

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.cli.broker_flags import add_agent_flags, add_request_flags, client_of, words_of
-from rightsizer.cli.command import Command, duration
+from rightsizer.cli.command import Command
+from rightsizer.cli.flag_values import duration
 from rightsizer.cli.output import harmless
 from rightsizer.domain.errors import RightsizerError, UsageError
 from rightsizer.edge.local import LocalClient

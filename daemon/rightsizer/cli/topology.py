@@ -14,9 +14,10 @@ from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
-from rightsizer.cli.command import Command, add_config_flag, settings_of
+from rightsizer.cli.command import Command
 from rightsizer.cli.look_flags import add_scenario_flag, looked_at
 from rightsizer.cli.output import say
+from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.cli.topology_text import topology_text
 from rightsizer.domain.errors import RightsizerError, UsageError
 from rightsizer.edge.clock import SystemClock

@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import replace
 
-from rightsizer.cli.command import checked_address
+from rightsizer.cli.flag_values import checked_address
 from rightsizer.domain.errors import UsageError
 from rightsizer.publish.web.prefix import checked_path
 from rightsizer.runtime.settings import WebTree
