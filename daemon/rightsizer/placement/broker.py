@@ -26,7 +26,6 @@ from rightsizer.placement.broker_settings import BrokerSettings
 from rightsizer.placement.broker_state import Booking, BrokerState
 from rightsizer.placement.broker_step import (
     Step,
-    ended_ticket,
     granted,
     refused,
     repeated,
@@ -39,9 +38,10 @@ from rightsizer.placement.fair_share import ranked
 from rightsizer.placement.lease import Client, EndReason, Reservation, Ticket
 from rightsizer.placement.lease_record import LeaseRecord, Sighting
 from rightsizer.placement.queue import serve_queue
+from rightsizer.placement.reboot import rebooted
 from rightsizer.placement.settings import PlacementSettings
 from rightsizer.placement.standing import Look, Standing
-from rightsizer.placement.watching import ended, is_dead, told
+from rightsizer.placement.watching import is_dead, told
 
 __all__ = ["Broker", "Step"]
 
@@ -269,23 +269,9 @@ class Broker:
             return Step(
                 state.with_leases(replace(each, last_active=state.as_of) for each in state.leases)
             )
-        half_life = self._settings.fair_share_half_life_seconds
-        usage = state.usage.moved(now)
-        if shift is not None and state.as_of + shift < now:
-            usage = state.usage.moved(state.as_of + shift).charged(now, {}, half_life)
-        new = BrokerState(boot, now, usage=usage)
-        events: list[BrokerEvent] = [
-            *(ended(each, now, EndReason.REBOOTED) for each in state.leases),
-            *(ended_ticket(new, each, EndReason.REBOOTED) for each in state.tickets),
-        ]
-        if shift is None:
-            lost = "cannot be kept over a reboot whose clock is not known; reserve anew"
-            for each in state.bookings:
-                events += without_booking(new, each, EventKind.CANCELED, lost).events
-            return Step(new, tuple(events))
-        new = new.with_bookings(_shifted(each, shift) for each in state.bookings)
-        over = self.expire(new, now)
-        return Step(over.state, (*events, *over.events))
+        step = rebooted(state, now, boot, shift, self._settings.fair_share_half_life_seconds)
+        over = self.expire(step.state, now)
+        return Step(over.state, (*step.events, *over.events))
 
     def turn(
         self, state: BrokerState, now: Nanoseconds, sightings: Mapping[str, Sighting], look: Look
@@ -313,9 +299,3 @@ class Broker:
         record, events = told(record, state.as_of, self._settings)
         others = (each for each in state.leases if each.id != record.id)
         return Step(state.with_leases((*others, record)), events)
-
-
-def _shifted(booking: Booking, shift: Nanoseconds) -> Booking:
-    wish = booking.reservation
-    moved = replace(wish, starts=wish.starts + shift, ends=wish.ends + shift)
-    return replace(booking, reservation=moved)

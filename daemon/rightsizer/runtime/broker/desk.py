@@ -21,7 +21,7 @@ from rightsizer.runtime.broker.saving import Saving
 from rightsizer.runtime.broker.store import BrokerStore, must_save
 from rightsizer.runtime.broker.tally import Tally
 
-__all__ = ["Desk", "Eyes", "Moment", "Standing"]
+__all__ = ["Desk", "Eyes", "Moment", "Overview"]
 
 _TELLINGS: Final = frozenset({EventKind.IDLE, EventKind.OVER_MEMORY, EventKind.TIME_UP})
 _MESSAGES_KEPT: Final = 20
@@ -51,7 +51,7 @@ class Eyes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Overview:
     """How things stand, for whoever asks; one consistent value."""
 
     state: BrokerState
@@ -93,7 +93,7 @@ class Desk:
         """
         self._broker, self._store, self._clock, self._eyes = broker, store, clock, eyes
         self._lock = threading.Lock()
-        self._now = Standing(state, trouble=_NOT_LOOKED)
+        self._now = Overview(state, trouble=_NOT_LOOKED)
         self._saving = Saving(store, clock)
         self._trouble: str | None = None
         self._told: dict[str, deque[str]] = {}
@@ -104,7 +104,7 @@ class Desk:
         """Set where it is worth looking before the next turn."""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> Overview:
         """How things stand; asks nobody."""
         return self._now
 
@@ -129,7 +129,7 @@ class Desk:
         """
         with self._lock:
             self._saving.save(step.state)
-            self._now = Standing(step.state, trouble=_NOT_LOOKED)
+            self._now = Overview(step.state, trouble=_NOT_LOOKED)
         self._tell(step.events)
 
     def ask(self, ticket: Ticket) -> Step:
@@ -200,10 +200,10 @@ class Desk:
             except HistoryError as error:
                 why = f"nothing can be granted, for it cannot be saved: {error}"
                 self._say_once(why)
-                self._now = Standing(self._now.state, self._now.waiting, None, moment.look, why)
+                self._now = Overview(self._now.state, self._now.waiting, None, moment.look, why)
                 return
             self._say_once(moment.trouble)
-            self._now = Standing(
+            self._now = Overview(
                 step.state,
                 step.waiting or self._now.waiting if moment.look is None else step.waiting,
                 step.promised,
@@ -244,7 +244,7 @@ class Desk:
                 raise RightsizerError(
                     f"the broker cannot save what it is asked, and has not done it: {error}"
                 ) from None
-            self._now = Standing(
+            self._now = Overview(
                 step.state, before.waiting, before.promised, before.look, before.trouble
             )
         if must_save(before.state, step.state):

@@ -7,7 +7,7 @@ from rightsizer.placement.broker_state import Booking, BrokerState
 from rightsizer.placement.lease import Ticket
 from rightsizer.placement.lease_record import LeaseRecord
 from rightsizer.placement.standing import Look
-from rightsizer.runtime.broker.desk import Standing
+from rightsizer.runtime.broker.desk import Overview
 
 __all__ = ["answer_form", "booking_form", "broker_form"]
 
@@ -21,7 +21,7 @@ _LONGEST_PAUSE_SECONDS = 10.0
 
 
 def answer_form(
-    standing: Standing,
+    standing: Overview,
     item_id: str,
     now: Nanoseconds,
     offset: Nanoseconds,
@@ -53,7 +53,7 @@ def answer_form(
     }
 
 
-def broker_form(standing: Standing, offset: Nanoseconds) -> Form:
+def broker_form(standing: Overview, offset: Nanoseconds) -> Form:
     """Everything that is lent, waited for and kept free.
 
     Args:
@@ -84,7 +84,7 @@ def booking_form(booking: Booking, offset: Nanoseconds) -> Form:
     }
 
 
-def _queue(standing: Standing) -> list[tuple[Ticket, str | None]]:
+def _queue(standing: Overview) -> list[tuple[Ticket, str | None]]:
     """Tickets in their order; those that nobody has looked at last."""
     state: BrokerState = standing.state
     served = [ticket for ticket, _ in standing.waiting if state.ticket(ticket.id) is not None]

@@ -14,7 +14,7 @@ from rightsizer.placement.broker_step import Step
 from rightsizer.placement.lease import Client, Reservation, Ticket
 from rightsizer.publish.web.message import Request, Response
 from rightsizer.publish.web.routes import Handle, Route, Site
-from rightsizer.runtime.broker.desk import Desk, Standing
+from rightsizer.runtime.broker.desk import Desk, Overview
 from rightsizer.runtime.broker.going_on import going_on
 from rightsizer.runtime.broker.identity import client_of, why_not_served
 from rightsizer.runtime.broker.lease_form import answer_form, booking_form, broker_form
@@ -183,7 +183,7 @@ def _answer(office: Office, item_id: str, client: Client) -> Response:
     return _unknown("lease", item_id)
 
 
-def _owner_of(standing: Standing, item_id: str) -> int | None:
+def _owner_of(standing: Overview, item_id: str) -> int | None:
     """The uid of whoever has a ticket or a lease, or had it before somebody ended it."""
     state = standing.state
     record, ticket, ending = state.lease(item_id), state.ticket(item_id), state.ending(item_id)
