@@ -1,6 +1,5 @@
 """The agent: one source, one heartbeat, a few jobs, one server; and how it starts and stops."""
 
-import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +30,7 @@ from rightsizer.runtime.control import StillHeld
 from rightsizer.runtime.coordinator import Coordinator
 from rightsizer.runtime.door import Door, open_door
 from rightsizer.runtime.flush_route import FlushRoute
+from rightsizer.runtime.heartbeat import Heartbeat
 from rightsizer.runtime.jobs import Job, Jobs
 from rightsizer.runtime.log import tune
 from rightsizer.runtime.log_counter import LogCounter
@@ -47,6 +47,7 @@ from rightsizer.runtime.schedule import schedule
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.settings_part import SettingsPart
 from rightsizer.runtime.sinks import LiveSinks, Sinks, sinks_of
+from rightsizer.runtime.source_log import SourceLog
 from rightsizer.runtime.storage import Storage
 from rightsizer.telemetry.controls import Controls
 from rightsizer.telemetry.source import Source
@@ -59,9 +60,6 @@ __all__ = ["Agent"]
 _RESTORED: Final = 30 * 86400.0
 _SET_BACK: Final = 86400.0
 """What is further in the future was lived by a wrong clock; beside it all else would be too old."""
-_FIGURE: Final = re.compile(r"\d[\d.]*")
-"""How long a call has hung is another number each time, and no other trouble."""
-_STATUS_EVERY: Final = nanoseconds(60.0)
 
 
 class Agent:
@@ -123,10 +121,8 @@ class Agent:
         self._advice_routes = AdviceRoutes(self.chores, settings.rule_trees, self._acting.claimed)
         self._exposition = self._new_exposition(settings)
         self.server = self._server(door, local_routes)
-        self._watchdog_due = self._status_due = 0
-        self._trouble: str | None = None
-        self._released: str | None = None
-        self._is_ready = False
+        self._source_log = SourceLog(self._log)
+        self._heartbeat = Heartbeat(self._notifier, clock)
 
     def _sinks_of(self, settings: Settings) -> Sinks:
         return sinks_of(
@@ -291,43 +287,8 @@ class Agent:
         report = self.accountant.post(
             snapshot, self.chores.advice, lambda: self._agent_report(snapshot)
         )
-        self._tell_released(snapshot.released)
-        self._tell_trouble(snapshot.trouble)
-        self._tell_manager(report)
-
-    def _tell_released(self, released: str | None) -> None:
-        """Say once what was let go on request, and once that it was taken back."""
-        if released != self._released:
-            if released is not None:
-                self._log.info("released", what=released)
-            else:
-                self._log.info("resumed")
-            self._released = released
-
-    def _tell_trouble(self, trouble: str | None) -> None:
-        """Say once that there are no devices and why, and once that there are again."""
-        told = None if trouble is None else _FIGURE.sub("", trouble)
-        if told != self._trouble:
-            if trouble is not None:
-                self._log.warning("devices_absent", reason=trouble)
-            else:
-                self._log.info("devices_found")
-            self._trouble = told
-
-    def _tell_manager(self, report: Report) -> None:
-        now = self._clock.time()
-        if not self._is_ready:
-            self._is_ready = self._notifier.ready() or True
-        interval = self._notifier.watchdog_interval
-        if interval is not None and now >= self._watchdog_due:
-            self._notifier.watchdog()
-            self._watchdog_due = now + interval
-        if now >= self._status_due:
-            open_advice = sum(advice.is_open for advice in report.advice)
-            self._notifier.status(
-                f"Devices sampled: {len(report.devices)}; open advice: {open_advice}"
-            )
-            self._status_due = now + _STATUS_EVERY
+        self._source_log.tell(snapshot)
+        if self._heartbeat.beat(report):
             self.jobs.supervise()
 
     def _agent_report(self, snapshot: Snapshot) -> AgentReport:

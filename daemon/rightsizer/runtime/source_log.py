@@ -1,0 +1,46 @@
+"""What the log says of the source of readings: each change once."""
+
+import re
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from rightsizer.domain.snapshot import Snapshot
+
+__all__ = ["SourceLog"]
+
+_FIGURE: Final = re.compile(r"\d[\d.]*")
+"""How long a call has hung is another number each time, and no other trouble."""
+
+
+class SourceLog:
+    """Knows what was said last."""
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        self._log = log
+        self._trouble: str | None = None
+        self._released: str | None = None
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """Say what has changed since the last snapshot."""
+        self._tell_released(snapshot.released)
+        self._tell_trouble(snapshot.trouble)
+
+    def _tell_released(self, released: str | None) -> None:
+        """What was let go on request, and that it was taken back."""
+        if released != self._released:
+            if released is not None:
+                self._log.info("released", what=released)
+            else:
+                self._log.info("resumed")
+            self._released = released
+
+    def _tell_trouble(self, trouble: str | None) -> None:
+        """That there are no devices and why, and that there are again."""
+        told = None if trouble is None else _FIGURE.sub("", trouble)
+        if told != self._trouble:
+            if trouble is not None:
+                self._log.warning("devices_absent", reason=trouble)
+            else:
+                self._log.info("devices_found")
+            self._trouble = told
