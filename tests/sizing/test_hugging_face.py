@@ -147,8 +147,8 @@ def test_an_unknown_quantization_is_an_error() -> None:
 
 def test_an_unknown_family_is_an_error() -> None:
     """It names the family, what to give instead, and what is known."""
-    with pytest.raises(RequirementError, match=r"'mamba' is not known.*parameters.*llama"):
-        read_config({"model_type": "mamba"})
+    with pytest.raises(RequirementError, match=r"'rwkv' is not known.*parameters.*llama.*mamba"):
+        read_config({"model_type": "rwkv"})
 
 
 def test_a_missing_key_is_an_error() -> None:
@@ -169,8 +169,8 @@ def test_a_value_that_is_no_count_is_an_error(value: object) -> None:
         read_config(config)
 
 
-def test_of_several_parts_the_text_is_read_and_said() -> None:
-    """LLaVA leaves out what Llama's class knows, and its vision part is not counted."""
+def test_of_several_parts_all_are_read_and_said() -> None:
+    """LLaVA leaves out what Llama's class knows, and its vision part what CLIP's does."""
     found = read_config(
         {
             "model_type": "llava",
@@ -179,10 +179,17 @@ def test_of_several_parts_the_text_is_read_and_said() -> None:
             "vision_config": {"model_type": "clip_vision_model"},
         }
     )
+    count = count_parameters(found.model)
 
-    assert count_parameters(found.model).total == 6_738_939_904
+    assert count.total - count.unread == 6_738_939_904
+    assert count.unread == 87_456_000 + 768 * 4096 + 4096 + 4096 * 4097
     assert found.weights is NumberFormat.FP16
-    assert found.notes == ("only the text part of llava is counted, without what sees or hears",)
+    (note,) = found.notes
+    assert note == (
+        "beside the text part of llava what sees or hears is counted, 107,387,136 parameters that"
+        " are in memory and that no token written passes; the tokens of an image or a sound are"
+        " part of load.input_tokens"
+    )
 
 
 def test_clips_text_part_has_its_published_parameters() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as some
 
 from published_families import MORE_PUBLISHED
 from published_models import PUBLISHED
+from published_multimodal import MULTIMODAL
 from rightsizer.domain.errors import RequirementError
 from rightsizer.sizing.hugging_face import read_config
 from rightsizer.sizing.kv_cache import kv_cache
@@ -18,12 +19,15 @@ from rightsizer.sizing.weights import weight_bytes
 CONFIGS = (
     *(config for config, _ in PUBLISHED.values()),
     *(known.config for known in MORE_PUBLISHED.values()),
+    *(known.config for known in MULTIMODAL.values()),
 )
 WORDS = """
     rope_scaling layer_types quantization_config sliding_window sliding_window_pattern moe_layers
     mlp_only_layers linear_num_value_heads embedding_size text_config vision_config attn_config
     head_dim kv_lora_rank n_shared_experts first_k_dense_replace num_hidden_layers hidden_size
-    num_attention_heads num_key_value_heads vocab_size num_experts
+    num_attention_heads num_key_value_heads vocab_size num_experts audio_config index_topk
+    num_kv_shared_layers cross_attention_layers intermediate_size q_lora_rank zero_expert_num
+    indexer_types mlp_layer_types moe_layers_enum
 """
 KEYS = WORDS.split()
 VALUES = some.one_of(

@@ -130,7 +130,7 @@ def _requirement(
 def _length_notes(requirement: Requirement, longest: int | None) -> Iterator[str]:
     """A sentence, where requests are longer than the model was made for."""
     load, model = requirement.load, requirement.model
-    answers = not isinstance(model, Transformer) or model.cached_layers != 0
+    answers = not isinstance(model, Transformer) or not model.is_encoder
     asked = load.input_tokens + (load.output_tokens if answers else 0.0)
     if requirement.task.trains:
         asked = requirement.training.sequence
@@ -154,7 +154,9 @@ def _in_published_format(
     if not row.row("precision").values.get("weights"):
         return replace(requirement, precision=replace(precision, weights=published))
     if precision.weights is not published and isinstance(model, Transformer):
-        return replace(requirement, model=replace(model, attention_in_16_bits=False))
+        unread = replace(model.unread, are_towers_quantized=False)
+        changed = replace(model, attention_in_16_bits=False, unread=unread)
+        return replace(requirement, model=changed)
     return requirement
 
 

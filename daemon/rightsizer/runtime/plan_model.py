@@ -6,8 +6,10 @@ from typing import Any, Final
 
 from rightsizer.catalogue.row import Row
 from rightsizer.domain.errors import RequirementError
-from rightsizer.edge.yaml import YamlError, load_yaml
+from rightsizer.runtime.config_file import parsed_config, told_of
+from rightsizer.runtime.diffusers_folder import INDEX, read_diffusers
 from rightsizer.runtime.plan_row import read_fields
+from rightsizer.sizing.diffusers import AskedImage, is_of_diffusers
 from rightsizer.sizing.hugging_face import read_config
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
@@ -31,7 +33,11 @@ KINDS: Final[dict[str, type]] = {
     "diffusion": Diffusion,
     "recommender": Recommender,
 }
-CONFIG_KEYS: Final = ("config", "kind", "name", "parameters", "active_parameters")
+_OF_IMAGES: Final = ("image", "steps", "guided")
+CONFIG_KEYS: Final = (
+    *("config", "kind", "name", "parameters", "active_parameters"),
+    *_OF_IMAGES,
+)
 """What may be said of a model that is read from its configuration."""
 
 
@@ -82,8 +88,8 @@ def read_model_row(row: Row) -> ModelRow:
         return ModelRow(TransformerDescription, {})
     if "config" not in model.values:
         return ModelRow(KINDS[kind], read_fields(model, KINDS[kind], beside=("kind",)))
-    model.refuse_unknown(CONFIG_KEYS)
-    values: dict[str, Any] = {"name": model.text("name") or ""}
+    values = read_fields(model, AskedImage, beside=CONFIG_KEYS)
+    values["name"] = model.text("name") or ""
     for key in ("parameters", "active_parameters"):
         number = model.number(key, 1.0, _MOST_PARAMETERS)
         if number is not None:
@@ -92,30 +98,49 @@ def read_model_row(row: Row) -> ModelRow:
 
 
 def _published(path: Path, values: dict[str, Any]) -> PlannedModel:
-    file = path / "config.json" if path.is_dir() else path
-    parsed = _parsed(file)
-    try:
+    file = _file_of(path)
+    parsed = parsed_config(file)
+    changes = {key: value for key, value in values.items() if key not in {"name", *_OF_IMAGES}}
+    if file.name == INDEX or is_of_diffusers(parsed):
+        asked = AskedImage(**{key: values[key] for key in _OF_IMAGES if key in values})
+        diffusion = read_diffusers(file, parsed, asked, values["name"])
+        changes.pop("active_parameters", None)
+        painter = replace(diffusion.model, **changes)
+        return PlannedModel(painter, diffusion.weights, notes=diffusion.notes)
+    _refuse_of_images(values)
+    with told_of(file):
         published = read_config(parsed, values["name"])
-    except RequirementError as error:
-        raise RequirementError(f"model.config: {file}: {error}") from None
     model = published.model
-    changes = {key: value for key, value in values.items() if key != "name"}
     if not isinstance(model, Transformer):
         changes.pop("active_parameters", None)
+    elif "parameters" in changes:
+        changes["parameters"] = _of_layers(changes["parameters"], model.unread.total)
     changed = replace(model, **changes)
     longest = published.context_tokens
     return PlannedModel(changed, published.weights, longest, published.notes)
 
 
-def _parsed(file: Path) -> dict[str, Any]:
-    remedy = "name the config.json that comes with the model"
-    try:
-        data = load_yaml(file.read_text(encoding="utf-8-sig").replace("\t", " "), str(file)).data
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise RequirementError(f"model.config: {file}: {reason}; {remedy}") from None
-    except (UnicodeDecodeError, YamlError) as error:
-        raise RequirementError(f"model.config: {file}: is no JSON: {error}; {remedy}") from None
-    if not isinstance(data, dict):
-        raise RequirementError(f"model.config: {file}: is no JSON object; {remedy}")
-    return data
+def _file_of(path: Path) -> Path:
+    """What is read of a folder: the index of a pipeline where there is one."""
+    if not path.is_dir():
+        return path
+    index = path / INDEX
+    return index if index.is_file() else path / "config.json"
+
+
+def _refuse_of_images(values: dict[str, Any]) -> None:
+    for key in _OF_IMAGES:
+        if key in values:
+            raise RequirementError(
+                f"model.{key}: is said beside the config of a diffusion model alone; leave it out"
+            )
+
+
+def _of_layers(whole: float, unread: float) -> float:
+    """What of a published count is not of parts beside the layers."""
+    if unread >= whole:
+        raise RequirementError(
+            f"model.parameters: {whole:g}, but what sees or hears and tables alone make"
+            f" {unread:.3g}; give those of the whole model, or leave them out"
+        )
+    return whole - unread

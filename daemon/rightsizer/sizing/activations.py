@@ -1,19 +1,17 @@
 """What a transformer's activations take on one GPU: in a serving engine, and in training."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.sizing.models import Transformer, VisionTransformer
+from rightsizer.sizing.block import Block
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import ffn_width, head_dimension, key_value_heads
 from rightsizer.sizing.requirement import Parallelism, Recompute, Training
 
 __all__ = [
-    "Block",
     "FrozenBase",
     "TrainingActivations",
-    "block_of",
     "inference_activation_bytes",
     "training_activations",
 ]
@@ -29,23 +27,6 @@ _NORM_BYTES: Final = 4.0
 _SCORE_BYTES: Final = 5.0
 """Of one attention score that is written out: its input and output in 16 bits and dropout's mask
 (arXiv:2205.05198, section 4.1)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The widths of one layer, in elements of one token."""
-
-    hidden: float
-    queries: float
-    """All heads together; so of keys, which are as wide as the values."""
-    keys: float
-    heads: int
-    ffn: float
-    """Of all experts that one token passes."""
-    is_gated: bool
-    experts_per_token: int = 1
-    vocab: int = 0
-    layers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,51 +63,33 @@ class TrainingActivations:
         return self.working
 
 
-def block_of(model: Transformer | VisionTransformer) -> Block:
-    """The widths of a model's layers."""
-    if isinstance(model, VisionTransformer):
-        hidden = float(model.hidden)
-        ffn = float(model.ffn or 4 * model.hidden)
-        return Block(hidden, hidden, hidden, model.heads, ffn, is_gated=False, layers=model.layers)
-    width = head_dimension(model)
-    value_width = model.value_head_dim or width
-    keys = model.heads if model.kv_lora_rank else key_value_heads(model)
-    experts = model.experts_per_token + model.shared_experts if model.experts > 1 else 1
-    dense = (model.dense_ffn or ffn_width(model)) if model.dense_layers else 0
-    return Block(
-        hidden=float(model.hidden),
-        queries=float(model.heads * (width + model.rope_head_dim)),
-        keys=float(keys * max(value_width, width)),
-        heads=model.heads,
-        ffn=float(max(ffn_width(model) * experts, dense)),
-        is_gated=model.gated_ffn,
-        experts_per_token=experts,
-        vocab=model.vocab,
-        layers=model.layers,
-    )
-
-
 def inference_activation_bytes(
-    block: Block,
+    blocks: Sequence[Block],
     number_format: NumberFormat,
     layout: Parallelism,
     tokens: float,
     sampled_rows: float,
 ) -> float:
-    """The peak of one forward pass: residual streams, feed-forward part, and sampled logits.
+    """The peak of one forward pass: residual streams, the widest part, and sampled logits.
 
     Tokens of a mixture of experts are copied once for each expert that they pass.
     """
-    parts = 3 if block.is_gated else 2
-    copies = block.experts_per_token if block.experts_per_token > 1 else 0
-    widest = max(parts * block.ffn, 2 * block.queries + 2 * block.keys)
-    elements = (2 + copies) * block.hidden + widest / layout.tensor
+    elements = max(_passing_elements(block, layout) for block in blocks)
     streams = tokens * elements * number_format.bytes_per_parameter
-    return streams + sampled_rows * block.vocab * _SAMPLING_BYTES
+    return streams + sampled_rows * max(block.vocab for block in blocks) * _SAMPLING_BYTES
+
+
+def _passing_elements(block: Block, layout: Parallelism) -> float:
+    """Of one token in one layer; a recurrence is convolved and run, its gate waiting beside."""
+    matrices = 3 if block.is_gated else 2
+    copies = block.experts_per_token if block.experts_per_token > 1 else 0
+    recurrent = block.recurrent_inputs + 2 * block.recurrent_width
+    widest = max(matrices * block.ffn, 2 * block.queries + 2 * block.keys, recurrent)
+    return (2 + copies) * block.hidden + widest / layout.tensor
 
 
 def training_activations(
-    block: Block,
+    blocks: Sequence[Block],
     training: Training,
     number_format: NumberFormat,
     layout: Parallelism,
@@ -138,6 +101,26 @@ def training_activations(
     (sequence parallelism, arXiv:2205.05198, section 4.2.2), as Megatron and torchtitan do.
     The first stage of a pipeline (1F1B) holds as many microbatches as there are stages.
     """
+    each = [_layer_activations(block, training, number_format, layout, frozen) for block in blocks]
+    tokens = float(training.micro_batch * training.sequence)
+    vocab = max(block.vocab for block in blocks)
+    loss = 0.0 if training.fused_loss else _LOSS_BYTES * vocab * tokens
+    return TrainingActivations(
+        kept=sum(one.kept for one in each),
+        working=max(one.working for one in each),
+        loss=loss / layout.tensor,
+        recomputed=max(one.recomputed for one in each),
+    )
+
+
+def _layer_activations(
+    block: Block,
+    training: Training,
+    number_format: NumberFormat,
+    layout: Parallelism,
+    frozen: FrozenBase | None,
+) -> TrainingActivations:
+    """Of layers of one kind, without the loss."""
     tokens = float(training.micro_batch * training.sequence)
     element = number_format.bytes_per_parameter
     base = _layer_bytes(block, element, frozen)
@@ -152,11 +135,10 @@ def training_activations(
     layers = block.layers / layout.pipeline * in_flight
     # With sequence parallelism each part gathers its whole input, and the input's gradient.
     gathered = 2 * block.hidden * element * tokens if layout.tensor > 1 else 0.0
-    loss = 0.0 if training.fused_loss else _LOSS_BYTES * block.vocab * tokens
     return TrainingActivations(
         kept=layers * tokens * kept / layout.tensor,
         working=tokens * whole / layout.tensor + gathered,
-        loss=loss / layout.tensor,
+        loss=0.0,
         recomputed=tokens * (whole - beside) / layout.tensor + gathered if kept < whole else 0.0,
     )
 
@@ -173,8 +155,9 @@ def _layer_bytes(block: Block, element: float, frozen: FrozenBase | None) -> flo
     elements = count(block, frozen)
     if frozen is not None and frozen.copies_inputs:
         elements += _matrix_inputs(block)
-    beside = 2 * _NORM_BYTES * block.hidden + 4 * block.heads
-    return element * elements + (beside if block.is_gated else 2 * _MASK_BYTES * block.hidden)
+    beside = block.parts * _NORM_BYTES * block.hidden + 4 * block.heads
+    masks = block.parts * _MASK_BYTES * block.hidden
+    return element * elements + (beside if block.is_gated else masks)
 
 
 def _score_bytes(block: Block, training: Training) -> float:
@@ -183,9 +166,11 @@ def _score_bytes(block: Block, training: Training) -> float:
 
 
 def _matrix_inputs(block: Block) -> float:
-    """What enters the matrices of a layer: attention's, its output's, the feed-forward part's."""
-    entering = 3 if block.is_gated else 2
-    return entering * block.hidden + block.queries + block.ffn
+    """What enters the matrices of a layer: those of its mixers and of its feed-forward part."""
+    entering = (1 if block.queries else 0) + (1 if block.recurrent_inputs else 0)
+    if block.ffn:
+        entering += 2 if block.is_gated else 1
+    return entering * block.hidden + block.queries + block.recurrent_width + block.ffn
 
 
 def _gated_elements(block: Block, frozen: FrozenBase | None) -> float:
@@ -196,11 +181,20 @@ def _gated_elements(block: Block, frozen: FrozenBase | None) -> float:
     activation, up, their product); fp32 copies in both norms and a log-sum-exp of each head come
     on top. A frozen matrix needs no input for the backward pass, unless an adapter beside it does.
     """
-    elements = 4 * block.hidden + 3 * block.queries + 3 * block.keys + 4 * block.ffn
-    if frozen is not None:
+    elements = 2 * block.parts * block.hidden + 3 * block.queries + 3 * block.keys + 4 * block.ffn
+    elements += _recurrent_elements(block)
+    if frozen is not None and block.ffn:
         elements -= 0.0 if "down" in frozen.adapted else block.ffn
         elements -= 0.0 if {"gate", "up"} & set(frozen.adapted) else block.hidden
     return elements
+
+
+def _recurrent_elements(block: Block) -> float:
+    """What the projections made, what the recurrence made of it, and that gated.
+
+    Mamba's fused kernels keep no more, and convolve again in the backward pass.
+    """
+    return block.recurrent_inputs + 2 * block.recurrent_width
 
 
 def _plain_elements(block: Block, _: FrozenBase | None) -> float:
@@ -209,7 +203,8 @@ def _plain_elements(block: Block, _: FrozenBase | None) -> float:
     The paper leaves out what frameworks keep for themselves. With adapters that makes up for what
     frozen matrices do not need (peaks of phi-1.5, as measured).
     """
-    return 4 * block.hidden + 2 * block.queries + 2 * block.keys + 2 * block.ffn
+    elements = 2 * block.parts * block.hidden + 2 * block.queries + 2 * block.keys + 2 * block.ffn
+    return elements + _recurrent_elements(block)
 
 
 def _selected_bytes(block: Block, training: Training, base: float, element: float) -> float:
@@ -221,5 +216,6 @@ def _selected_bytes(block: Block, training: Training, base: float, element: floa
     """
     if not (block.is_gated and training.flash_attention):
         return base
-    elements = 2 * block.hidden + 2 * block.queries + block.keys + block.ffn
+    elements = block.parts * block.hidden + 2 * block.queries + block.keys + block.ffn
+    elements += block.recurrent_inputs
     return min(base, element * elements + 4 * block.heads)

@@ -1,47 +1,46 @@
-"""BART and Whisper: an encoder and a decoder with biases, as one stack of layers."""
+"""BART and Whisper: an encoder and a decoder with biases and learned positions."""
 
 from rightsizer.sizing.configuration import Configuration
 from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.two_stacks import TwoStacks
 
-__all__ = ["read_bart"]
+__all__ = ["read_bart", "speech_encoder_parameters"]
 
-_BART_OFFSET = 2
-"""Learned positions start after so many."""
+_OFFSET = 2
+"""Learned positions of BART start after so many."""
 
 
 def read_bart(config: Configuration, name: str) -> Transformer:
-    """A stack as long as encoder and decoder together, with the exact parameters of both.
+    """Both as one stack, with the exact parameters of both."""
+    stacks = TwoStacks(
+        encoder=config.needed("encoder_layers"),
+        decoder=config.needed("decoder_layers"),
+        hidden=config.needed("d_model"),
+        heads=config.needed("encoder_attention_heads"),
+        ffn=config.needed("encoder_ffn_dim"),
+        vocab=config.needed("vocab_size"),
+        is_tied=config.is_set("tie_word_embeddings", otherwise=True),
+    )
+    hidden, is_speech = stacks.hidden, config.text("model_type") == "whisper"
+    attention = _attention(hidden, has_key_bias=not is_speech)
+    feed_forwards = (
+        _feed_forward(hidden, stacks.ffn),
+        _feed_forward(hidden, config.needed("decoder_ffn_dim")),
+    )
+    beside = 4 * hidden + (_of_speech(config, hidden) if is_speech else _of_text(config, hidden))
+    return stacks.joined(name, attention, feed_forwards, beside)
 
-    A token of the input (of Whisper a frame of 20 ms) is cached by the decoder's cross-attention,
-    one of the output by its self-attention: each by as many layers as the decoder has.
-    """
-    hidden, heads = config.needed("d_model"), config.needed("encoder_attention_heads")
-    encoder, decoder = config.needed("encoder_layers"), config.needed("decoder_layers")
-    ffn, vocab = config.needed("encoder_ffn_dim"), config.needed("vocab_size")
-    is_tied = config.is_set("tie_word_embeddings", otherwise=True)
-    is_speech = config.text("model_type") == "whisper"
-    norm = 2 * hidden
-    # Whisper's keys have no bias.
-    attention = 4 * hidden**2 + (3 if is_speech else 4) * hidden + norm
-    total = (
-        vocab * hidden * (1 if is_tied else 2)
-        + encoder * (attention + _feed_forward(hidden, ffn))
-        + decoder * (2 * attention + _feed_forward(hidden, config.needed("decoder_ffn_dim")))
-        + 2 * norm
-        + (_of_speech(config, hidden) if is_speech else _of_text(config, hidden))
-    )
-    return Transformer(
-        layers=encoder + decoder,
-        hidden=hidden,
-        heads=heads,
-        vocab=vocab,
-        name=name,
-        parameters=float(total),
-        ffn=ffn,
-        gated_ffn=False,
-        tied_embeddings=is_tied,
-        cached_layers=decoder,
-    )
+
+def speech_encoder_parameters(config: Configuration, hidden: int, ffn: int, layers: int) -> int:
+    """Of Whisper's encoder alone, as models that hear have it."""
+    layer = _attention(hidden, has_key_bias=False) + _feed_forward(hidden, ffn)
+    positions = config.needed("max_source_positions") * hidden
+    return layers * layer + positions + _convolutions(config, hidden) + 2 * hidden
+
+
+def _attention(hidden: int, *, has_key_bias: bool) -> int:
+    """With its norm; Whisper's keys have no bias."""
+    return 4 * hidden**2 + (4 if has_key_bias else 3) * hidden + 2 * hidden
 
 
 def _feed_forward(hidden: int, ffn: int) -> int:
@@ -50,12 +49,16 @@ def _feed_forward(hidden: int, ffn: int) -> int:
 
 def _of_text(config: Configuration, hidden: int) -> int:
     """Positions of both; mBART has a norm after each, beside those after the embeddings."""
-    positions = 2 * (config.needed("max_position_embeddings") + _BART_OFFSET) * hidden
+    positions = 2 * (config.needed("max_position_embeddings") + _OFFSET) * hidden
     return positions + (4 * hidden if config.text("model_type") == "mbart" else 0)
 
 
 def _of_speech(config: Configuration, hidden: int) -> int:
-    """Positions of both, and two convolutions of three frames before the encoder."""
+    """Positions of both, and what stands before the encoder."""
     places = config.needed("max_source_positions") + config.needed("max_target_positions")
-    mels = config.needed("num_mel_bins")
-    return places * hidden + 3 * hidden * (mels + hidden) + 2 * hidden
+    return places * hidden + _convolutions(config, hidden)
+
+
+def _convolutions(config: Configuration, hidden: int) -> int:
+    """Two of three frames."""
+    return 3 * hidden * (config.needed("num_mel_bins") + hidden) + 2 * hidden

@@ -8,7 +8,7 @@ from rightsizer.domain.errors import RequirementError
 from rightsizer.sizing.configuration import Configuration
 from rightsizer.sizing.number_format import NumberFormat
 
-__all__ = ["checkpoint_format", "leaves_attention_out"]
+__all__ = ["checkpoint_format", "leaves_attention_out", "quantizes_towers"]
 
 _TYPES: Final = MappingProxyType(
     {
@@ -45,7 +45,9 @@ _LEFT_OUT: Final = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_i
 _LAYER: Final = re.compile(r"layers\.\d+\.")
 """A module of one layer; where only a few are named, the others are quantized."""
 _BESIDE_TEXT: Final = re.compile("vision|visual|audio")
-"""Parts that are left out of most quantized checkpoints, and that are not counted."""
+"""Parts that are left out of most quantized checkpoints, and that are no layers of the text."""
+_WHOLE: Final = frozenset({"bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tensors"})
+"""Methods that take every matrix that is not named as left out; others take those of layers."""
 _HALF = 16
 
 
@@ -84,6 +86,14 @@ def leaves_attention_out(config: Configuration) -> bool:
     if len(single) * 2 >= (config.whole("num_hidden_layers") or 1):
         return True
     return any(not _LAYER.search(name) for name in named)
+
+
+def quantizes_towers(config: Configuration) -> bool:
+    """Whether quantized weights have those of what sees or hears, too: nothing names them."""
+    asked = Configuration(config.part("quantization_config"), {})
+    named = (name for key in _LEFT_OUT for name in asked.names(key))
+    is_named = any(_BESIDE_TEXT.search(name) for name in named)
+    return asked.text("quant_method").lower() in _WHOLE and not is_named
 
 
 def _by_method(method: str, config: Configuration) -> NumberFormat | None:

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from rightsizer.domain.errors import RequirementError
 
 __all__ = ["Configuration"]
+
+_MOST: Final = 1e18
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,41 @@ class Configuration:
             raise RequirementError(f"config.json: {key}: 0 is not above 0")
         return value
 
+    def wholes(
+        self, key: str, count: int | None = None, otherwise: int | None = None
+    ) -> tuple[int, ...]:
+        """Whole numbers above 0 of a list; a single one stands for `count` of them.
+
+        Raises:
+            RequirementError: there is something else, or another number of them.
+        """
+        value = self.values.get(key)
+        if not isinstance(value, list | tuple):
+            alone = self.whole(key, otherwise)
+            if not alone or not count:
+                raise RequirementError(
+                    f"config.json: {key}: is no list of whole numbers above 0;"
+                    " take the file as published with the model"
+                )
+            return (alone,) * count
+        if not value or len(value) != (count or len(value)):
+            wanted = f"not {count}" if count else "where some are needed"
+            raise RequirementError(f"config.json: {key}: has {len(value)} entries, {wanted}")
+        return tuple(Configuration({key: item}, {}).needed(key) for item in value)
+
+    def number(self, key: str, otherwise: float) -> float:
+        """A number above 0, or what stands for one that is missing or null.
+
+        Raises:
+            RequirementError: there is something else.
+        """
+        value = self.values.get(key)
+        if value is None:
+            return otherwise
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _MOST:
+            raise RequirementError(f"config.json: {key}: {value!r} is not a number above 0")
+        return float(value)
+
     def is_set(self, key: str, *, otherwise: bool = False) -> bool:
         """A switch."""
         value = self.values.get(key)
@@ -59,6 +97,11 @@ class Configuration:
         """A nested mapping, empty where there is none."""
         value = self.values.get(key)
         return value if isinstance(value, Mapping) else {}
+
+    def lists(self, key: str) -> tuple[object, ...]:
+        """The entries of a list, empty where there is none."""
+        value = self.values.get(key)
+        return tuple(value) if isinstance(value, list | tuple) else ()
 
     def names(self, key: str) -> tuple[str, ...]:
         """A list of text, empty where there is none."""

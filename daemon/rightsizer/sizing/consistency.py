@@ -11,7 +11,9 @@ from rightsizer.sizing.soundness import check_model, layout_fault
 
 __all__ = ["LORA_TARGETS", "check_requirement"]
 
-LORA_TARGETS: Final = ("q", "k", "v", "o", "gate", "up", "down", "head")
+_OF_ATTENTION: Final = ("q", "k", "v", "o")
+_OF_FEED_FORWARD: Final = ("gate", "up", "down")
+LORA_TARGETS: Final = (*_OF_ATTENTION, *_OF_FEED_FORWARD, "head")
 _UNTRAINABLE: Final = frozenset(
     {
         NumberFormat.INT8,
@@ -96,3 +98,20 @@ def _adapters(requirement: Requirement) -> Iterator[str]:
     if unknown or not lora.targets:
         named = ", ".join(unknown) or "none"
         yield f"lora.targets: {named} is not known; take some of {', '.join(LORA_TARGETS)}"
+    elif isinstance(requirement.model, Transformer):
+        yield from _absent(requirement.model, lora.targets)
+
+
+def _absent(model: Transformer, targets: tuple[str, ...]) -> Iterator[str]:
+    """What no layer has cannot be adapted, as attention where all layers are recurrent."""
+    here = {"head"}
+    if any(kind.has_attention for kind in model.kinds):
+        here |= set(_OF_ATTENTION)
+    if any(kind.has_feed_forward for kind in model.kinds):
+        here |= set(_OF_FEED_FORWARD)
+    missing = [target for target in targets if target not in here]
+    if missing:
+        known = ", ".join(target for target in LORA_TARGETS if target in here)
+        yield (
+            f"lora.targets: {', '.join(missing)} is in no layer of this model; take some of {known}"
+        )

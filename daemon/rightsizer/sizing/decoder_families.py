@@ -25,6 +25,49 @@ _GEMMA_3: Final = MappingProxyType(
         "sliding_window": 4096,
     }
 )
+_GEMMA_3N: Final = MappingProxyType(
+    {
+        "vocab_size": 262400,
+        "hidden_size": 2048,
+        "intermediate_size": 16384,
+        "num_hidden_layers": 35,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 256,
+        "sliding_window": 512,
+        "vocab_size_per_layer_input": 262144,
+        "hidden_size_per_layer_input": 256,
+        "altup_num_inputs": 4,
+        "num_kv_shared_layers": 15,
+        "laurel_rank": 64,
+    }
+)
+_LLAMA_3_2_VISION: Final = MappingProxyType(
+    {
+        "vocab_size": 128256,
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 40,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+    }
+)
+_QWEN_3_5: Final = MappingProxyType(
+    {
+        "vocab_size": 248320,
+        "hidden_size": 4096,
+        "intermediate_size": 12288,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32,
+    }
+)
 
 DECODERS: Final = (
     Family(
@@ -41,6 +84,17 @@ DECODERS: Final = (
         attention_bias="qkv",
     ),
     Family("qwen3 qwen3_vl_text", attention_bias="attention_bias", has_query_key_norm=True),
+    Family(
+        "qwen3_5_text",
+        attention_bias="attention_bias",
+        has_query_key_norm=True,
+        defaults=_QWEN_3_5,
+    ),
+    Family("hunyuan_v1_dense", attention_bias="attention_bias", has_query_key_norm=True),
+    Family("mimo", attention_bias="attention_bias", has_output_bias=False),
+    Family("apertus", is_gated=False, attention_bias="attention_bias", has_query_key_norm=True),
+    Family("ernie4_5", is_tied=True),
+    Family("mllama_text_model", defaults=_LLAMA_3_2_VISION),
     Family("gemma", is_tied=True),
     Family("gemma2", is_tied=True, layer_norms=4, window_pattern=2),
     Family(
@@ -50,6 +104,14 @@ DECODERS: Final = (
         has_query_key_norm=True,
         window_pattern=6,
         defaults=_GEMMA_3,
+    ),
+    Family(
+        "gemma3n_text",
+        is_tied=True,
+        layer_norms=4,
+        has_query_key_norm=True,
+        window_pattern=5,
+        defaults=_GEMMA_3N,
     ),
     Family("cohere", is_tied=True, layer_norms=1),
     Family("cohere2", is_tied=True, layer_norms=1, window_pattern=4),

@@ -16,7 +16,7 @@ class Experts:
     active_parameters: float
     """That one token is multiplied with."""
     common_parameters: float
-    """That every token passes."""
+    """That every token passes, as often as it does."""
     expert_parameters: float
     """Of all experts that a token may pass or not."""
     chosen_share: float
@@ -26,12 +26,13 @@ class Experts:
     def of(cls, model: Transformer, count: ParameterCount) -> Self:
         """Those of a model: what a token does not pass is the experts that it did not choose."""
         active = max(0.0, count.active - count.embedding - count.head)
+        again = count.repeated
         share = model.experts_per_token / model.experts
         if share >= 1.0:
-            return cls(active, count.layers, 0.0, 1.0)
+            return cls(active + again, count.layers + again, 0.0, 1.0)
         idle = max(0.0, count.layers - active)
         experts = min(count.layers, idle / (1.0 - share))
-        return cls(active, count.layers - experts, experts, share)
+        return cls(active + again, count.layers + again - experts, experts, share)
 
     def read_parameters(self, tokens: float) -> float:
         """At least one token: its experts; of many that choose evenly, soon all of them."""

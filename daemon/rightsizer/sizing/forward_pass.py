@@ -121,10 +121,10 @@ class ForwardPass:
     def _exchange(self, tokens: float) -> PassCost:
         """Sums over GPUs, handing on between stages, and what each layer takes regardless."""
         payload = tokens * self.model.hidden * _BF16_BYTES
-        layers, layout = self.model.layers, self.layout
-        sums = 2.0 * layers * all_reduce_seconds(self.board, layout.tensor, payload)
+        depth, layout = self.model.depth, self.layout
+        sums = 2.0 * depth * all_reduce_seconds(self.board, layout.tensor, payload)
         sends = (layout.pipeline - 1) * send_seconds(self.board, payload)
         return PassCost(
             communication=sums + (sends if layout.pipeline > 1 else 0.0),
-            latency=layers * self.settings.layer_seconds,
+            latency=depth * self.settings.layer_seconds,
         )

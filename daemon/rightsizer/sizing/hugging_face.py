@@ -2,22 +2,30 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from rightsizer.domain.errors import RequirementError
 from rightsizer.sizing.bart import read_bart
-from rightsizer.sizing.checkpoint_format import checkpoint_format, leaves_attention_out
+from rightsizer.sizing.checkpoint_format import (
+    checkpoint_format,
+    leaves_attention_out,
+    quantizes_towers,
+)
 from rightsizer.sizing.configuration import Configuration
 from rightsizer.sizing.context_length import context_tokens
 from rightsizer.sizing.encoder_decoder import read_encoder_decoder
 from rightsizer.sizing.family import Family
+from rightsizer.sizing.family_layers import FAMILY_LAYERS
 from rightsizer.sizing.family_parameters import family_parameters
 from rightsizer.sizing.linear_attention import has_linear_attention, with_linear_attention
 from rightsizer.sizing.mixture_shape import MixtureShape
 from rightsizer.sizing.model_families import FAMILIES
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.recurrent.families import RECURRENT_FAMILIES
 from rightsizer.sizing.soundness import check_model
+from rightsizer.sizing.towers.parts import OTHER_PARTS, Towers
 from rightsizer.sizing.window_pattern import read_window
 
 __all__ = ["PublishedModel", "read_config"]
@@ -28,7 +36,23 @@ _VISION: Final = frozenset({"vit", "deit"})
 _TEXT_PARTS: Final = ("text_config", "llm_config", "language_config")
 _COMMON: Final = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings")
 """What the whole says of its parts where they do not."""
-_OTHER_PARTS: Final = ("vision_config", "audio_config")
+_TEXTS: Final = MappingProxyType(
+    {
+        "clip": "clip_text_model",
+        "siglip": "siglip_text_model",
+        "mistral3": "mistral",
+        "mllama": "mllama_text_model",
+        "step3_vl": "step3_text",
+        "llava_onevision": "qwen2",
+        "internvl": "qwen2",
+        "qwen2_audio": "qwen2",
+        "paligemma": "gemma",
+        "idefics3": "llama",
+        "smolvlm": "llama",
+        "voxtral": "llama",
+    }
+)
+"""Families of text parts that do not name themselves, where they are not `KIND_text`."""
 _CLASSES: Final = 1000
 
 
@@ -45,13 +69,14 @@ class PublishedModel:
     Nor where prompt and answer have a stack each, and a length of their own.
     """
     notes: tuple[str, ...] = ()
-    """What of the model is not counted."""
+    """What of the model is counted beside its text, and what is not."""
 
 
 def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
     """The model that a parsed `config.json` describes.
 
-    Of a model with several parts (vision and text) the text part is read, and a note says so.
+    Of a model with several parts (vision and text) the text part is read, and what the others
+    take in memory, as far as their shape is understood; a note says so.
 
     Raises:
         RequirementError: the kind of model is not known, or the shape cannot be.
@@ -64,27 +89,36 @@ def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
             inner = {"model_type": _text_type(kind), **part}
             beside = {key: values[key] for key in _COMMON if key in values and key not in part}
             read = read_config({**inner, **beside}, named)
-            return replace(read, notes=(*read.notes, _text_only(kind)))
+            return _with_towers(read, config)
     model = _read(config, named)
     check_model(model)
     if isinstance(model, Transformer) and leaves_attention_out(config):
         model = replace(model, attention_in_16_bits=True)
     has_two_stacks = config.text("model_type") in _ENCODER_DECODER | _BART
     longest = None if has_two_stacks else context_tokens(config)
-    has_more = any(config.part(key) for key in _OTHER_PARTS)
-    notes = (_text_only(config.text("model_type")),) if has_more else ()
-    return PublishedModel(model, checkpoint_format(config), longest, notes)
+    read = PublishedModel(model, checkpoint_format(config), longest)
+    has_more = any(config.part(key) for key in OTHER_PARTS)
+    return _with_towers(read, config) if has_more else read
 
 
-def _text_only(kind: str) -> str:
-    return f"only the text part of {kind} is counted, without what sees or hears"
+def _with_towers(read: PublishedModel, config: Configuration) -> PublishedModel:
+    """The same with the parts beside the text."""
+    model = read.model
+    if not isinstance(model, Transformer):
+        return read
+    towers = Towers.of(config, model.hidden)
+    unread = replace(
+        model.unread,
+        towers=float(towers.parameters),
+        are_towers_quantized=quantizes_towers(config),
+    )
+    return replace(read, model=replace(model, unread=unread), notes=(*read.notes, *towers.notes))
 
 
 def _text_type(kind: str) -> str:
     """The family of the text part, where the part itself does not name it."""
-    usual = {"clip": "clip_text_model", "siglip": "siglip_text_model", "mistral3": "mistral"}
-    if kind in usual:
-        return usual[kind]
+    if kind in _TEXTS:
+        return _TEXTS[kind]
     if kind.startswith("llava"):
         return "llama"
     parts = {each for family in FAMILIES for each in family.types.split()}
@@ -99,6 +133,8 @@ def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
         return read_encoder_decoder(config, name)
     if kind in _BART:
         return read_bart(config, name)
+    if kind in RECURRENT_FAMILIES:
+        return RECURRENT_FAMILIES[kind](config, name)
     for family in FAMILIES:
         if kind in family.types.split():
             nested = {
@@ -106,19 +142,19 @@ def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
             }
             values = {**nested, **config.values}
             return _transformer(Configuration(values, family.defaults), family, name)
-    raise RequirementError(_not_known(config, kind))
+    raise RequirementError(_not_known(kind))
 
 
-def _not_known(config: Configuration, kind: str) -> str:
+def _not_known(kind: str) -> str:
     """What to do about a configuration of another kind."""
-    of_diffusers = config.text("_class_name")
-    if of_diffusers:
-        return (
-            f"config.json: _class_name: {of_diffusers} is a part of a diffusion model, which is not"
-            " read; describe the model in the plan (kind: diffusion, parameters, forward_flops)"
-        )
     known = sorted(
-        {*_VISION, *_BART, *_ENCODER_DECODER, *" ".join(f.types for f in FAMILIES).split()}
+        {
+            *_VISION,
+            *_BART,
+            *_ENCODER_DECODER,
+            *RECURRENT_FAMILIES,
+            *" ".join(f.types for f in FAMILIES).split(),
+        }
     )
     if not kind:
         return (
@@ -180,7 +216,10 @@ def _transformer(config: Configuration, family: Family, name: str) -> Transforme
     )
     check_model(shape)
     whole = replace(shape, parameters=family_parameters(shape, config, family))
-    return with_linear_attention(whole, config) if has_linear_attention(config) else whole
+    if has_linear_attention(config):
+        whole = with_linear_attention(whole, config)
+    beside = FAMILY_LAYERS.get(config.text("model_type"))
+    return beside(whole, config) if beside else whole
 
 
 def _kv_heads(config: Configuration, family: Family, heads: int) -> int:

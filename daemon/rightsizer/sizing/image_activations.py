@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rightsizer.sizing.activations import Block
+from rightsizer.sizing.block import Block
 from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, Recommender
 from rightsizer.sizing.number_format import NumberFormat
 

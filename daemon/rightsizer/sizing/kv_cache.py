@@ -27,6 +27,8 @@ class KvCache:
     """Of the layers that look back at everything."""
     windowed_bytes_per_token: float = 0.0
     window_tokens: float = math.inf
+    index_bytes_per_token: float = 0.0
+    """Of the keys that sparse attention picks its tokens by."""
     state_bytes: float = 0.0
     """Of recurrent layers, however long the request is."""
 
@@ -35,14 +37,15 @@ class KvCache:
         whole = _in_blocks(tokens)
         within = min(whole, _in_blocks(self.window_tokens))
         windowed = self.windowed_bytes_per_token * within if self.windowed_bytes_per_token else 0.0
-        return self.bytes_per_token * whole + windowed + self.state_bytes
+        of_token = self.bytes_per_token + self.index_bytes_per_token
+        return of_token * whole + windowed + self.state_bytes
 
 
 def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _SINGLE) -> KvCache:
     """The cache on the fullest GPU of a layout; empty for a model that keeps none.
 
     Tensor parallelism divides the heads of keys and values, up to one a GPU. What latent attention
-    keeps has no heads and stays whole on each.
+    keeps has no heads and stays whole on each, and so do the keys of an indexer.
     """
     if not isinstance(model, Transformer):
         return KvCache(0.0)
@@ -56,8 +59,14 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
     staged = math.ceil(layers / layout.pipeline)
     state = _STATE_BYTES * model.state_elements / (layout.tensor * layout.pipeline)
     if model.sliding_window is None:
-        return KvCache(staged * layer_bytes, state_bytes=state)
-    windowed = layers if model.windowed_layers is None else min(model.windowed_layers, layers)
+        return KvCache(
+            staged * layer_bytes,
+            index_bytes_per_token=_index_bytes(model, layout),
+            state_bytes=state,
+        )
+    windowed = layers
+    if model.windowed_layers is not None:
+        windowed = min(model.windowed_layers - model.borrowed_windowed_layers, layers)
     part = windowed / layers if layers else 0.0
     return KvCache(
         bytes_per_token=staged * (1 - part) * layer_bytes,
@@ -65,6 +74,12 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
         window_tokens=float(model.sliding_window),
         state_bytes=state,
     )
+
+
+def _index_bytes(model: Transformer, layout: Parallelism) -> float:
+    if model.indexer is None:
+        return 0.0
+    return math.ceil(model.indexer.layers / layout.pipeline) * float(model.indexer.key_bytes)
 
 
 def kv_cache_format(precision: Precisions) -> NumberFormat:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from rightsizer.sizing.configuration import Configuration
+from rightsizer.sizing.layer_kind import LayerKind
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import attention_parameters, head_dimension
 
@@ -28,9 +29,9 @@ def with_linear_attention(shape: Transformer, config: Configuration) -> Transfor
         shape: With the parameters of full attention in every layer.
         config: Where the widths of the recurrent layers are.
     """
-    kinds = config.names("layer_types")
+    named = config.names("layer_types")
     every = config.whole("full_attention_interval") or _INTERVAL
-    full = min(kinds.count("full_attention") if kinds else shape.layers // every, shape.layers)
+    full = min(named.count("full_attention") if named else shape.layers // every, shape.layers)
     recurrent = shape.layers - full
     value_heads = config.needed("linear_num_value_heads")
     key_width = config.needed("linear_key_head_dim")
@@ -38,16 +39,22 @@ def with_linear_attention(shape: Transformer, config: Configuration) -> Transfor
     reach = config.needed("linear_conv_kernel_dim")
     keys, values = config.needed("linear_num_key_heads") * key_width, value_heads * value_width
     convolved = 2 * keys + values
-    projections = shape.hidden * (convolved + 2 * values + 2 * value_heads)
+    inputs = convolved + values + 2 * value_heads
+    projections = shape.hidden * (inputs + values)
     layer = projections + convolved * reach + 2 * value_heads + value_width
     is_gated = config.is_set("attn_output_gate", otherwise=True)
     gate = shape.hidden * shape.heads * head_dimension(shape) if is_gated else 0
     total = (shape.parameters or 0.0) + full * gate
     total += recurrent * (layer - attention_parameters(shape))
     state = value_heads * key_width * value_width + convolved * (reach - 1)
+    kinds = (
+        LayerKind(full, has_attention=True),
+        LayerKind(recurrent, recurrent_inputs=inputs, recurrent_width=values),
+    )
     return replace(
         shape,
         parameters=total,
         cached_layers=full,
         state_elements=float(recurrent * state),
+        layer_kinds=tuple(kind for kind in kinds if kind.layers),
     )

@@ -1,5 +1,6 @@
 """Families of mixtures of experts, of which a token passes a few."""
 
+from types import MappingProxyType
 from typing import Final
 
 from rightsizer.sizing.family import Family
@@ -7,6 +8,60 @@ from rightsizer.sizing.family import Family
 __all__ = ["MIXTURES"]
 
 _EXPERT_FFN: Final = "moe_intermediate_size"
+_DEEPSEEK_V3_2: Final = MappingProxyType(
+    {
+        "vocab_size": 129280,
+        "hidden_size": 7168,
+        "intermediate_size": 18432,
+        "moe_intermediate_size": 2048,
+        "num_hidden_layers": 61,
+        "num_attention_heads": 128,
+        "n_shared_experts": 1,
+        "n_routed_experts": 256,
+        "num_experts_per_tok": 8,
+        "first_k_dense_replace": 3,
+        "kv_lora_rank": 512,
+        "q_lora_rank": 1536,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "qk_nope_head_dim": 128,
+        "index_topk": 2048,
+        "index_head_dim": 128,
+        "index_n_heads": 64,
+    }
+)
+_GLM_5: Final = MappingProxyType(
+    {
+        **_DEEPSEEK_V3_2,
+        "vocab_size": 154880,
+        "hidden_size": 6144,
+        "intermediate_size": 12288,
+        "num_hidden_layers": 78,
+        "num_attention_heads": 64,
+        "q_lora_rank": 2048,
+        "v_head_dim": 256,
+        "qk_nope_head_dim": 192,
+        "index_n_heads": 32,
+    }
+)
+_LONGCAT: Final = MappingProxyType(
+    {
+        "vocab_size": 131072,
+        "hidden_size": 6144,
+        "num_layers": 28,
+        "num_attention_heads": 64,
+        "ffn_hidden_size": 12288,
+        "q_lora_rank": 1536,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "moe_topk": 12,
+        "n_routed_experts": 512,
+        "zero_expert_num": 256,
+        "expert_ffn_hidden_size": 2048,
+    }
+)
 
 MIXTURES: Final = (
     Family("mixtral", experts="num_local_experts"),
@@ -39,6 +94,60 @@ MIXTURES: Final = (
         experts="n_routed_experts",
         expert_ffn=_EXPERT_FFN,
         has_router_bias=True,
+    ),
+    Family(
+        "deepseek_v32",
+        experts="n_routed_experts",
+        expert_ffn=_EXPERT_FFN,
+        has_router_bias=True,
+        defaults=_DEEPSEEK_V3_2,
+    ),
+    Family(
+        "glm_moe_dsa",
+        experts="n_routed_experts",
+        expert_ffn=_EXPERT_FFN,
+        has_router_bias=True,
+        defaults=_GLM_5,
+    ),
+    Family(
+        "longcat_flash",
+        layers="num_layers",
+        ffn="ffn_hidden_size",
+        experts="n_routed_experts",
+        expert_ffn="expert_ffn_hidden_size",
+        has_router_bias=True,
+        defaults=_LONGCAT,
+    ),
+    Family(
+        "dots1",
+        attention_bias="attention_bias",
+        has_query_key_norm=True,
+        experts="n_routed_experts",
+        expert_ffn=_EXPERT_FFN,
+        has_router_bias=True,
+    ),
+    Family(
+        "hunyuan_v1_moe",
+        attention_bias="attention_bias",
+        has_query_key_norm=True,
+        experts="num_experts",
+        expert_ffn=_EXPERT_FFN,
+        shared_experts=1,
+    ),
+    Family(
+        "bailing_moe bailing_moe_v2",
+        attention_bias="use_qkv_bias",
+        has_output_bias=False,
+        has_query_key_norm=True,
+        experts="num_experts",
+        expert_ffn=_EXPERT_FFN,
+        has_router_bias=True,
+    ),
+    Family(
+        "step3_text",
+        kv_heads="num_attention_groups",
+        experts="moe_num_experts",
+        expert_ffn=_EXPERT_FFN,
     ),
     Family(
         "glm4_moe glm4v_moe_text",

@@ -1,6 +1,10 @@
 """What a model is made of, as far as its size and speed depend on it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from rightsizer.sizing.layer_kind import LayerKind
+from rightsizer.sizing.token_indexer import TokenIndexer
+from rightsizer.sizing.unread_parameters import UnreadParameters
 
 __all__ = [
     "ConvolutionalNetwork",
@@ -22,7 +26,7 @@ class Transformer:
     vocab: int
     name: str = ""
     parameters: float | None = None
-    """As published; counted from the shape where it is not given."""
+    """As published, `unread` left out; counted from the shape where it is not given."""
     active_parameters: float | None = None
     """Used for one token of a mixture of experts."""
     kv_heads: int | None = None
@@ -58,10 +62,45 @@ class Transformer:
     """Whether quantized weights leave attention out, as those of gpt-oss do."""
     cached_layers: int | None = None
     """Layers with a KV cache; all where it is not given, none in an encoder."""
+    borrowed_layers: int = 0
+    """Layers among those without a cache that look at the cache of an earlier one."""
+    borrowed_windowed_layers: int = 0
+    """The windowed ones among these."""
+    indexer: TokenIndexer | None = None
+    """Of sparse attention."""
+    unread: UnreadParameters = field(default_factory=UnreadParameters)
+    """What stands in memory beside the layers."""
     state_elements: float = 0.0
-    """Numbers that recurrent layers, which have no cache, keep of one request of any length."""
+    """Numbers that recurrent layers keep of one request of any length; one of 32 bits is two."""
+    layer_kinds: tuple[LayerKind, ...] = ()
+    """Where not each layer has attention and a feed-forward part; all have where it is empty."""
+    repeated_parameters: float = 0.0
+    """That a token passes again, for several layers have the same."""
     assumed: frozenset[str] = frozenset()
     """Keys that nobody gave and that were taken as is usual for a model of this size."""
+
+    @property
+    def kinds(self) -> tuple[LayerKind, ...]:
+        """What layers are made of, where they are all alike too."""
+        return self.layer_kinds or (LayerKind(self.layers, has_attention=True),)
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether tokens look both ways: nothing is kept of a request."""
+        return self.cached_layers == 0 and not self.state_elements
+
+    @property
+    def attending_layers(self) -> int:
+        """Layers that look at tokens one by one; what others do is no more than products."""
+        is_mixed = bool(self.layer_kinds) or self.state_elements > 0
+        if self.cached_layers is None or not is_mixed:
+            return self.layers
+        return self.cached_layers
+
+    @property
+    def depth(self) -> float:
+        """Layers, as if each had the two parts that are usual: a mixer and a feed-forward part."""
+        return sum(kind.layers * kind.parts for kind in self.kinds) / 2.0
 
 
 @dataclass(frozen=True, slots=True)

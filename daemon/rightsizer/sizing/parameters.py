@@ -35,19 +35,23 @@ class ParameterCount:
     """The table of the input, which is read and not multiplied with."""
     head: float = 0.0
     """The matrix of the output; 0 where it is the embedding."""
+    unread: float = 0.0
+    """In memory and not passed by a token that is written: of what sees or hears, and tables."""
+    repeated: float = 0.0
+    """Passed more than once by one token; each further time is counted here."""
     largest_matrix: float = 0.0
     largest_unit: float = 0.0
     """The most that sharded training gathers at a time: one layer, or the embedding."""
 
     @property
     def layers(self) -> float:
-        """All but embedding and head."""
-        return self.total - self.embedding - self.head
+        """All but embedding and head, and what is not read."""
+        return self.total - self.embedding - self.head - self.unread
 
     @property
     def linear(self) -> float:
         """Multiplied with for one token: N_lin of the serving formulas."""
-        return self.active - (self.embedding if self.head else 0.0)
+        return self.active + self.repeated - (self.embedding if self.head else 0.0)
 
 
 def count_parameters(model: Model) -> ParameterCount:
@@ -130,15 +134,18 @@ def _transformer(model: Transformer) -> ParameterCount:
         + mixed_layers * mixed
     )
     total = model.parameters or by_shape
+    unread = model.unread.total
     idle = mixed_layers * max(0, model.experts - model.experts_per_token) * expert
     # A published total may be smaller than what the vocabulary given would take.
     embedding, head = min(embedding, total / 3), min(head, total / 3)
     layers = total - embedding - head
     return ParameterCount(
-        total=total,
+        total=total + unread,
         active=model.active_parameters or max(total - idle, total * _least_active(model)),
         embedding=embedding,
         head=head,
+        unread=unread,
+        repeated=model.repeated_parameters,
         largest_matrix=max(embedding, float(model.hidden * ffn_width(model))),
         largest_unit=max(embedding, layers / model.layers),
     )

@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from rightsizer.sizing.activations import block_of, inference_activation_bytes
+from rightsizer.sizing.activations import inference_activation_bytes
+from rightsizer.sizing.block import blocks_of
 from rightsizer.sizing.estimate import MemoryEstimate
 from rightsizer.sizing.image_activations import (
     convolution_inference_bytes,
@@ -115,13 +116,13 @@ class ServingMemory:
                 if isinstance(model, VisionTransformer):
                     tokens = requests * length
                 rows = min(requests, float(self.settings.sampled_rows))
-                return inference_activation_bytes(block_of(model), form, self.layout, tokens, rows)
+                return inference_activation_bytes(blocks_of(model), form, self.layout, tokens, rows)
             case ConvolutionalNetwork():
                 return convolution_inference_bytes(model, form, requests)
             case Diffusion():
                 tokens = denoiser_tokens(model) * requests
-                block = denoiser_block(model)
-                denoising = inference_activation_bytes(block, form, self.layout, tokens, 0.0)
+                blocks = (denoiser_block(model),)
+                denoising = inference_activation_bytes(blocks, form, self.layout, tokens, 0.0)
                 return max(denoising, decoder_peak_bytes(model, form, requests))
             case Recommender():
                 return recommender_bytes(model, requests, trains=False)

@@ -30,6 +30,7 @@ _COUNTS = {
 _NOT_NEGATIVE = {
     Transformer: (
         "shared_experts dense_layers windowed_layers rope_head_dim cached_layers state_elements"
+        " borrowed_layers borrowed_windowed_layers repeated_parameters"
     ),
     Diffusion: "text_encoder_parameters decoder_parameters",
 }

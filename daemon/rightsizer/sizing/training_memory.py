@@ -5,9 +5,9 @@ from dataclasses import replace
 from rightsizer.sizing.activations import (
     FrozenBase,
     TrainingActivations,
-    block_of,
     training_activations,
 )
+from rightsizer.sizing.block import blocks_of
 from rightsizer.sizing.estimate import MemoryEstimate
 from rightsizer.sizing.image_activations import (
     convolution_training_bytes,
@@ -85,14 +85,14 @@ def _activations(
     images = float(training.micro_batch)
     match model:
         case Transformer():
-            return training_activations(block_of(model), training, form, layout, frozen)
+            return training_activations(blocks_of(model), training, form, layout, frozen)
         case VisionTransformer():
             patches = replace(training, sequence=model.tokens)
-            return training_activations(block_of(model), patches, form, layout, frozen)
+            return training_activations(blocks_of(model), patches, form, layout, frozen)
         case Diffusion():
             positions = round(denoiser_tokens(replace(model, guided=False)))
             latents = replace(training, sequence=positions)
-            return training_activations(denoiser_block(model), latents, form, layout, frozen)
+            return training_activations((denoiser_block(model),), latents, form, layout, frozen)
         case ConvolutionalNetwork():
             kept = convolution_training_bytes(model, form, images)
             workspace = min(settings.convolution_workspace_bytes, kept)

@@ -27,7 +27,8 @@ class TrainingShape:
     """What of a transformer a step's time goes by."""
 
     count: ParameterCount
-    layers: int
+    layers: float
+    """Of two parts each: attention and a feed-forward part."""
     hidden: float
     attended: float
     """Width of all heads together, over all layers, each by the part of the sequence it sees."""
@@ -48,7 +49,7 @@ class TrainingShape:
         if model.sliding_window is not None:
             windowed = model.layers if model.windowed_layers is None else model.windowed_layers
         seen = min(1.0, 2.0 * (model.sliding_window or 0) / sequence)
-        attended = width * (model.layers - windowed + windowed * seen)
+        attended = width * (model.attending_layers - windowed + windowed * seen)
         experts = 0.0
         if model.experts > 1:
             matrices = 3 if model.gated_ffn else 2
@@ -56,7 +57,7 @@ class TrainingShape:
             mixed = model.layers - model.dense_layers
             experts = min(mixed * model.experts_per_token * one, _MOST_IN_EXPERTS * count.linear)
         per_token = model.experts_per_token if model.experts > 1 else 0
-        return cls(count, model.layers, model.hidden, attended, sequence, experts, per_token)
+        return cls(count, model.depth, model.hidden, attended, sequence, experts, per_token)
 
     def model_flops(self, flops: float) -> float:
         """Of one token forward and backward, as utilization is counted (PaLM, appendix B).
@@ -64,4 +65,5 @@ class TrainingShape:
         Args:
             flops: Of a parameter, `FLOPS` or `FROZEN_FLOPS`.
         """
-        return flops * self.count.active + 12.0 * self.attended * self.sequence
+        passed = self.count.active + self.count.repeated
+        return flops * passed + 12.0 * self.attended * self.sequence

@@ -79,19 +79,20 @@ def adapter_parameters(model: Model, lora: Lora) -> float:
     hidden, ffn = model.hidden, ffn_width(model)
     queries = model.heads * head_dimension(model)
     keys = key_value_heads(model) * head_dimension(model)
-    experts = max(1, model.experts)
+    mixing = sum(kind.layers for kind in model.kinds if kind.has_attention)
+    feeding = sum(kind.layers for kind in model.kinds if kind.has_feed_forward)
+    inner = feeding * max(1, model.experts) * (hidden + ffn)
     widths = {
-        "q": hidden + queries,
-        "k": hidden + keys,
-        "v": hidden + keys,
-        "o": hidden + queries,
-        "gate": experts * (hidden + ffn),
-        "up": experts * (hidden + ffn),
-        "down": experts * (hidden + ffn),
+        "q": mixing * (hidden + queries),
+        "k": mixing * (hidden + keys),
+        "v": mixing * (hidden + keys),
+        "o": mixing * (hidden + queries),
+        "gate": inner,
+        "up": inner,
+        "down": inner,
+        "head": hidden + model.vocab,
     }
-    layer = sum(widths[target] for target in lora.targets if target in widths)
-    head = hidden + model.vocab if "head" in lora.targets else 0
-    return float(lora.rank * (model.layers * layer + head))
+    return float(lora.rank * sum(widths[target] for target in lora.targets if target in widths))
 
 
 def _full(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> TrainingState:

@@ -36,6 +36,10 @@ def weight_bytes(
     kept = kept_parameters(model, count, number_format) * staged / count.layers
     ends += kept
     staged -= kept
+    if isinstance(model, Transformer) and model.unread.are_towers_quantized:
+        towers = model.unread.towers / layout.tensor
+        ends -= towers
+        staged += towers
     return staged * number_format.bytes_per_parameter + ends * number_format.bytes_per_embedding
 
 
@@ -45,7 +49,7 @@ def kept_parameters(model: Model, count: ParameterCount, number_format: NumberFo
         return 0.0
     if not number_format.is_quantized:
         return 0.0
-    return min(count.layers, model.layers * attention_parameters(model))
+    return min(count.layers, model.attending_layers * attention_parameters(model))
 
 
 def placed_parameters(model: Model, count: ParameterCount, layout: Parallelism = _SINGLE) -> float:
@@ -61,14 +65,13 @@ def placed_parameters(model: Model, count: ParameterCount, layout: Parallelism =
 def _placed(model: Model, count: ParameterCount, layout: Parallelism) -> tuple[float, float]:
     """Parameters of the fullest stage's layers, and of its embedding and head.
 
-    The first stage holds the embedding, the last one the head, or the embedding again where
-    they are one.
+    The first stage holds the embedding and what is not read, the last one the head, or the
+    embedding again where they are one.
     """
     if isinstance(model, Transformer | VisionTransformer):
         stage_share = math.ceil(model.layers / layout.pipeline) / model.layers
     else:
         stage_share = 1.0 / layout.pipeline
-    ends = (
-        count.embedding + count.head if layout.pipeline == 1 else max(count.embedding, count.head)
-    )
+    first = count.embedding + count.unread
+    ends = first + count.head if layout.pipeline == 1 else max(first, count.head)
     return count.layers * stage_share / layout.tensor, ends / layout.tensor

@@ -33,7 +33,7 @@ def read_window(
     pattern = config.whole("sliding_window_pattern") or family.window_pattern
     if pattern:
         return window, layers - layers // pattern
-    if is_qwen:
+    if is_qwen or config.whole("max_window_layers") is not None:
         full = min(config.whole("max_window_layers") or 0, layers)
         return (window, layers - full) if full < layers else (None, None)
     return window, None

@@ -1,0 +1,1 @@
+"""Parts of a model that see or hear, and what they take in memory."""

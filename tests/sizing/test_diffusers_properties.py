@@ -1,0 +1,94 @@
+"""Whatever stands in a file of diffusers: a model that can be, or a refusal that tells why."""
+
+import math
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from published_diffusion import CLIP_L, DECODERS, DENOISERS, T5_XXL
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.diffusers import AskedImage, pipeline_parts, read_denoiser
+from rightsizer.sizing.latent_decoder import read_decoder
+from rightsizer.sizing.text_encoder import read_text_encoder
+
+MODELS = tuple(known.config for known in DENOISERS.values())
+AUTOENCODERS = tuple(config for config, *_ in DECODERS.values())
+TEXTS = ((CLIP_L, "CLIPTextModelWithProjection"), (T5_XXL, "T5EncoderModel"))
+NAMES = some.sampled_from(
+    ["CrossAttnDownBlock2D", "DownBlock2D", "AutoencoderKL", "text_time", "ResBlock", "rms_norm"]
+)
+ONE = some.one_of(
+    some.none(), some.booleans(), some.integers(-2, 10**13), some.floats(), some.text(), NAMES
+)
+MORE = [
+    *("only_cross_attention", "mid_block_type", "quantization_config", "guidance_embeds"),
+    *("time_cond_proj_dim", "encoder_hid_dim", "in_channels", "out_channels"),
+]
+VALUES = some.one_of(ONE, some.lists(some.one_of(ONE, some.lists(ONE, max_size=2)), max_size=6))
+
+
+@some.composite
+def changed(draw: some.DrawFn, configs: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    """One of some files, with up to three of its values gone or other than they were."""
+    config = dict(draw(some.sampled_from(configs)))
+    for key in draw(some.lists(some.sampled_from([*sorted(config), *MORE]), max_size=3)):
+        config[key] = draw(VALUES)
+    return config
+
+
+@settings(max_examples=300)
+@given(changed(MODELS), some.one_of(some.none(), some.integers(-1, 10**6)))
+def test_a_denoiser_makes_sense_or_is_refused(config: dict[str, Any], image: int | None) -> None:
+    """Figures are finite and above 0."""
+    try:
+        model = read_denoiser(config, AskedImage(image), "").model
+    except RequirementError as error:
+        assert str(error)  # noqa: PT017 - either outcome will do.
+        return
+    for figure in (model.parameters, model.forward_flops or 0.0):
+        assert math.isfinite(figure)
+        assert figure > 0
+
+
+@settings(max_examples=300)
+@given(changed(AUTOENCODERS))
+def test_a_decoder_makes_sense_or_is_refused(config: dict[str, Any]) -> None:
+    """So does it."""
+    try:
+        decoder = read_decoder(config)
+    except RequirementError:
+        return
+    assert math.isfinite(decoder.parameters)
+    assert decoder.parameters > 0
+    assert decoder.scale >= 1
+
+
+@settings(max_examples=300)
+@given(some.sampled_from(TEXTS), some.data())
+def test_a_text_encoder_makes_sense_or_is_refused(
+    known: tuple[dict[str, Any], str], data: some.DataObject
+) -> None:
+    """And so does this."""
+    config, loaded_as = known
+    try:
+        parameters = read_text_encoder(data.draw(changed((config,))), loaded_as).parameters
+    except RequirementError:
+        return
+    assert math.isfinite(parameters)
+    assert parameters > 0
+
+
+@given(
+    some.dictionaries(
+        some.one_of(some.sampled_from(["unet", "vae", "text_encoder", "scheduler"]), some.text()),
+        VALUES,
+    )
+)
+def test_an_index_makes_sense_or_is_refused(index: dict[str, Any]) -> None:
+    """Nothing that it leaves out is a part."""
+    try:
+        parts = pipeline_parts(index)
+    except RequirementError:
+        return
+    assert {parts.denoiser, parts.decoder, *parts.text_encoders, *parts.others} <= index.keys()

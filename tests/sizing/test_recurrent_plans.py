@@ -1,0 +1,106 @@
+"""`rightsizer plan` over models with recurrent layers, from a file to an answer."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plan_answers import answer, refusal
+from published_recurrent import PUBLISHED_RECURRENT
+
+NAMES = sorted(PUBLISHED_RECURRENT)
+H100_BYTES_PER_SECOND = 3.35e12
+
+
+def _plan(name: str, folder: Path, **asked: Any) -> str:
+    config = {"torch_dtype": "bfloat16", **PUBLISHED_RECURRENT[name].config}
+    (folder / "config.json").write_text(json.dumps(config))
+    return json.dumps({"model": {"config": "."}, "gpus": ["H100-SXM5-80GB"], **asked})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_planned_to_be_served(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Weights and caches stand in memory, and a token takes no less than reading what it passes."""
+    known = PUBLISHED_RECURRENT[name]
+    load = {"input_tokens": 1904, "output_tokens": 144, "concurrency": 1}
+    found = answer(tmp_path / "plan.yaml", _plan(name, tmp_path, load=load), capsys)
+
+    best = found["candidates"][0]
+    gpus, memory = best["count"], found["memory"]
+    tensor = best["layout"]["tensor"]
+    weights = memory["weights_bytes"] * gpus
+    assert best["fits"]
+    assert weights == pytest.approx(2 * known.parameters, rel=0.02)
+    assert memory["kv_cache_bytes"] >= known.state_bytes / tensor
+    assert memory["kv_cache_bytes"] <= known.state_bytes + known.token_bytes * 2048
+    least_ms = 2 * known.active / (gpus * H100_BYTES_PER_SECOND) * 1e3
+    assert 0.8 * least_ms < best["tpot_ms"] < 10 * least_ms + 20
+    assert 0 < best["tokens_per_second"] <= 1e3 / (0.8 * least_ms)
+
+
+@pytest.mark.parametrize("task", ["training", "finetune-qlora"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_planned_to_be_trained(
+    name: str, task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No faster than all units allow, and with activations of no more than layers can keep."""
+    known = PUBLISHED_RECURRENT[name]
+    has_feed_forward = "mamba" not in known.config["model_type"]
+    targets = ["up", "down"] if has_feed_forward else ["head"]
+    asked = {"task": task, "training": {"zero_stage": 3}, "lora": {"targets": targets}}
+    found = answer(tmp_path / "plan.yaml", _plan(name, tmp_path, **asked), capsys)
+
+    best = found["candidates"][0]
+    flops = (6 if task == "training" else 4) * 0.9 * known.active * best["tokens_per_second"]
+    assert 0 < flops < best["count"] * 990e12
+    elements = known.config["num_hidden_layers"] * known.config["hidden_size"] * 2048
+    # A pipeline's fullest stage keeps as many micro batches as there are stages.
+    kept = found["memory"]["activations_bytes"] * best["layout"]["tensor"]
+    assert 10 * elements < kept < 150 * elements
+
+
+def test_recomputing_keeps_the_inputs_of_layers_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of Mamba as of all others: more is kept the less is computed again."""
+    kept = []
+    for recompute in ("full", "selective", "none"):
+        training = {"recompute": recompute, "fused_loss": True}
+        asked = _plan("mamba-2.8b", tmp_path, task="training", training=training, parallel={})
+        memory = answer(tmp_path / "plan.yaml", asked, capsys)["memory"]
+        kept.append(memory["activations_bytes"])
+
+    assert kept == sorted(kept)
+    assert kept[2] > 3 * kept[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "targets", "told"),
+    [
+        ("mamba-2.8b", ["q", "up"], "q, up is in no layer of this model; take some of head"),
+        ("Codestral-Mamba-7B", ["o"], "o is in no layer of this model; take some of head"),
+    ],
+)
+def test_what_is_in_no_layer_cannot_be_adapted(
+    name: str, targets: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A state space has no queries; its own matrices are not among the targets."""
+    asked = _plan(name, tmp_path, task="finetune-lora", lora={"targets": targets})
+
+    assert told in refusal(tmp_path / "plan.yaml", asked, capsys)
+
+
+def test_adapters_are_beside_the_layers_that_have_the_matrix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of Nemotron-H 4 layers have queries, and 24 a matrix up."""
+    found = []
+    for target in ("q", "up"):
+        more = {"lora": {"rank": 16, "targets": [target]}, "parallel": {}}
+        asked = _plan("Nemotron-H-8B", tmp_path, task="finetune-lora", **more)
+        found.append(answer(tmp_path / "plan.yaml", asked, capsys)["memory"]["gradients_bytes"])
+
+    assert found == [16 * 4 * (4096 + 4096) * 2, 16 * 24 * (4096 + 21504) * 2]

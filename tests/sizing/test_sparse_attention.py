@@ -1,0 +1,176 @@
+"""Attention that looks at the tokens alone that an indexer picked, and caches that are shared."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from published_families import MORE_PUBLISHED
+from published_multimodal import MULTIMODAL
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.attention import Attention
+from rightsizer.sizing.hugging_face import read_config
+from rightsizer.sizing.kv_cache import kv_cache
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.requirement import Parallelism, Precisions
+from rightsizer.sizing.serving_settings import ServingSettings
+
+V3_2 = MORE_PUBLISHED["DeepSeek-V3.2"].config
+GLM = MORE_PUBLISHED["GLM-5"].config
+KEYS = 61 * 132
+"""Of DeepSeek-V3.2: 128 elements of 8 bits and a scale, in each layer."""
+LATENT = 61 * 576 * 2
+
+
+def read(config: dict[str, Any]) -> Transformer:
+    """The model of a configuration."""
+    model = read_config(config).model
+    assert isinstance(model, Transformer)
+    return model
+
+
+def attention(model: Transformer) -> Attention:
+    """On an H200."""
+    board = built_in().get("H200-SXM-141GB")
+    return Attention.of(model, Precisions(), board, Parallelism(), ServingSettings())
+
+
+def test_an_indexer_is_read_with_its_parameters() -> None:
+    """Queries from 1536, one key of 128 with its norm, and a weight for each of 64 heads."""
+    sparse, dense = read(V3_2), read({**V3_2, "model_type": "deepseek_v3", **_shape()})
+    added = count_parameters(sparse).total - count_parameters(dense).total
+
+    assert added == 61 * (1536 * 64 * 128 + 7168 * 128 + 2 * 128 + 7168 * 64)
+
+
+def _shape() -> dict[str, int]:
+    """What DeepSeek-V3's file tells and V3.2's class knows."""
+    return {
+        "vocab_size": 129280,
+        "hidden_size": 7168,
+        "intermediate_size": 18432,
+        "moe_intermediate_size": 2048,
+        "num_hidden_layers": 61,
+        "num_attention_heads": 128,
+        "n_shared_experts": 1,
+        "n_routed_experts": 256,
+        "num_experts_per_tok": 8,
+        "first_k_dense_replace": 3,
+        "kv_lora_rank": 512,
+        "q_lora_rank": 1536,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "qk_nope_head_dim": 128,
+    }
+
+
+def test_a_token_keeps_a_key_to_be_picked_by() -> None:
+    """In 8 bits whatever the cache is in, whole on each GPU, divided by stages alone."""
+    model = read(V3_2)
+    cache = kv_cache(model, NumberFormat.BF16, Parallelism(tensor=8))
+
+    assert (cache.bytes_per_token, cache.index_bytes_per_token) == (LATENT, KEYS)
+    assert cache.request_bytes(1600) == 1600 * (LATENT + KEYS)
+    assert kv_cache(model, NumberFormat.FP32).index_bytes_per_token == KEYS
+    assert kv_cache(model, NumberFormat.BF16, Parallelism(pipeline=4)).index_bytes_per_token == (
+        16 * 132
+    )
+
+
+def test_a_new_token_reads_all_keys_and_few_of_the_others() -> None:
+    """2048 of them, of DeepSeek-V3.2."""
+    found = attention(read(V3_2))
+    short, long = (found.of_new_tokens(1, tokens).bandwidth for tokens in (2048, 100_000))
+
+    assert short * found.bytes_per_second == pytest.approx(2048 * (LATENT + KEYS))
+    assert long * found.bytes_per_second == pytest.approx(2048 * LATENT + 100_000 * KEYS)
+
+
+def test_a_long_prompt_takes_less_than_dense_attention_would() -> None:
+    """A short one takes more, for it is looked up in what the cache keeps."""
+    model = read(V3_2)
+    sparse, dense = attention(model), attention(replace(model, indexer=None))
+
+    assert sparse.of_prompt(131_072).compute < dense.of_prompt(131_072).compute / 2
+    assert sparse.of_prompt(1024).compute > dense.of_prompt(1024).compute
+    assert sparse.of_new_tokens(1, 131_072).compute < dense.of_new_tokens(1, 131_072).compute / 4
+
+
+@pytest.mark.parametrize(
+    ("more", "layers"),
+    [
+        ({}, 78),
+        ({"index_topk_freq": 4}, 21),
+        ({"index_topk_pattern": "FFS" * 26}, 52),
+        ({"indexer_types": ["full", "shared"] * 39}, 39),
+    ],
+)
+def test_layers_may_look_at_what_an_earlier_one_picked(more: dict[str, Any], layers: int) -> None:
+    """GLM-5 can; each without an indexer of its own saves its key."""
+    model = read({**GLM, **more})
+
+    assert model.indexer is not None
+    assert model.indexer.layers == layers
+    assert kv_cache(model, NumberFormat.BF16).index_bytes_per_token == layers * 132
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({**GLM, "indexer_types": ["full"]}, "indexer_types"),
+        ({**V3_2, "index_topk": 0}, "index_topk"),
+        ({"model_type": "gemma3n_text", "num_kv_shared_layers": 35}, "num_kv_shared_layers"),
+        ({"model_type": "gemma3n_text", "layer_types": ["full_attention"]}, "layer_types"),
+        ({"model_type": "gemma3n_text", "intermediate_size": [8192] * 3}, "intermediate_size"),
+        (
+            {"model_type": "mllama_text_model", "num_hidden_layers": 32},
+            "cross_attention_layers",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_an_error(config: dict[str, Any], key: str) -> None:
+    """It names the key."""
+    with pytest.raises(RequirementError, match=key):
+        read(config)
+
+
+def test_shared_caches_are_kept_once_and_read_by_all() -> None:
+    """Gemma 3n: 20 of 35 layers keep 4 of everything and 16 of a window; 7 and 28 look."""
+    model = read(MULTIMODAL["gemma-3n-E4B"].config)
+    layer = 2 * 2 * 256 * 2
+    cache = kv_cache(model, NumberFormat.BF16)
+    found = attention(model)
+    read_bytes = found.of_new_tokens(1, 10_000).bandwidth * found.bytes_per_second
+
+    assert cache.bytes_per_token == pytest.approx(4 * layer)
+    assert cache.windowed_bytes_per_token == 16 * layer
+    assert read_bytes == pytest.approx(layer * (7 * 10_000 + 28 * 512))
+
+
+def test_layers_that_look_at_an_image_keep_nothing_of_the_text() -> None:
+    """Of Llama 3.2 Vision 8 of 40; a token of the text is kept as in Llama 3.1 8B."""
+    model = read(MULTIMODAL["Llama-3.2-11B-Vision"].config)
+
+    assert (model.layers, model.cached_layers) == (40, 32)
+    assert kv_cache(model, NumberFormat.BF16).bytes_per_token == 131_072
+
+
+def test_layers_may_be_of_several_widths() -> None:
+    """A slice of Gemma 3n tells the width of each; together they make its parameters."""
+    mixed = {"model_type": "gemma3n_text", "intermediate_size": [8192] * 10 + [16384] * 25}
+    alike = {"model_type": "gemma3n_text", "intermediate_size": 16384}
+    saved = 10 * 3 * 2048 * 8192
+    less = count_parameters(read(alike)).total - count_parameters(read(mixed)).total
+
+    assert less == pytest.approx(saved, rel=1e-3)
+
+
+def test_experts_that_do_nothing_are_chosen_too() -> None:
+    """Of LongCat-Flash a third: of 12 experts 8 work, 27 billion parameters a token on average."""
+    model = read(MORE_PUBLISHED["LongCat-Flash"].config)
+
+    assert (model.layers, model.dense_layers, model.experts_per_token) == (56, 28, 8)
+    assert count_parameters(model).active == pytest.approx(27e9, rel=0.05)

@@ -1,0 +1,213 @@
+"""Parts of a model that see or hear: counted, in memory, and not read for a token written."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plan_answers import answer, refusal
+from published_multimodal import MULTIMODAL
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.family_layers import FAMILY_LAYERS
+from rightsizer.sizing.forward_pass import ForwardPass
+from rightsizer.sizing.hugging_face import read_config
+from rightsizer.sizing.model_families import FAMILIES
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.requirement import Parallelism, Precisions
+from rightsizer.sizing.serving_settings import ServingSettings
+from rightsizer.sizing.unread_parameters import UnreadParameters
+from rightsizer.sizing.weights import weight_bytes
+
+GEMMA = MULTIMODAL["gemma-3-4b"].config
+TOWER = 419_816_304
+"""SigLIP without its head, and Gemma 3's projector."""
+
+
+def read(name: str) -> Transformer:
+    """The model of a published configuration."""
+    model = read_config(MULTIMODAL[name].config).model
+    assert isinstance(model, Transformer)
+    return model
+
+
+@pytest.mark.parametrize("name", MULTIMODAL)
+def test_the_whole_model_has_its_published_parameters(name: str) -> None:
+    """To the last bias but for cards that round (four of them, to three figures)."""
+    known = MULTIMODAL[name]
+    is_rounded = known.parameters % 1e7 == 0
+    total = count_parameters(read_config(known.config).model).total
+
+    assert total == pytest.approx(known.parameters, rel=2e-3 if is_rounded else 1e-12)
+
+
+@pytest.mark.parametrize("name", MULTIMODAL)
+def test_all_parts_of_a_known_model_are_counted_and_said(name: str) -> None:
+    """In one sentence, with the count and with whose the tokens of an image are."""
+    found = read_config(MULTIMODAL[name].config)
+    assert isinstance(found.model, Transformer)
+    (note,) = found.notes
+
+    assert f"{found.model.unread.towers:,.0f} parameters" in note
+    assert "load.input_tokens" in note
+
+
+@pytest.mark.parametrize("name", ["paligemma-3b", "qwen2-audio-7b", "smolvlm2-2.2b"])
+def test_a_text_part_that_does_not_name_itself_is_the_usual_one(name: str) -> None:
+    """What the class of the whole takes."""
+    config = MULTIMODAL[name].config
+    text = {key: value for key, value in config["text_config"].items() if key != "model_type"}
+
+    assert read_config({**config, "text_config": text}) == read_config(config)
+
+
+def test_layers_of_their_own_are_those_of_families_that_are_known() -> None:
+    """Nothing is registered that no file could reach."""
+    known = {kind for family in FAMILIES for kind in family.types.split()}
+
+    assert set(FAMILY_LAYERS) <= known
+
+
+def test_a_named_network_counts_where_it_is_known() -> None:
+    """Gemma 3n's vision is one of timm's; of another the note tells that it is left out."""
+    config = MULTIMODAL["gemma-3n-E2B"].config
+    other = {**config, "vision_config": {**config["vision_config"], "architecture": "resnet50"}}
+    found = read_config(other)
+
+    assert found.notes[1:] == ("vision_config of gemma3n is not counted",)
+    assert count_parameters(found.model).total < count_parameters(read("gemma-3n-E2B")).total
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{}, {"vision_config": {"vt_hidden_size": 1152, "model_type": "moonvit"}}],
+)
+def test_a_part_that_is_not_understood_is_said(part: dict[str, Any]) -> None:
+    """Nothing is counted for it, as where a file tells nothing of it."""
+    found = read_config({"model_type": "kimi_vl", "text_config": GEMMA["text_config"], **part})
+
+    assert found.notes == ("only the text part of kimi_vl is counted, without what sees or hears",)
+    assert count_parameters(found.model).unread == 0
+
+
+@pytest.mark.parametrize(("key", "value"), [("hidden_size", "wide"), ("patch_size", 0)])
+def test_a_value_of_a_tower_that_cannot_be_is_an_error(key: str, value: object) -> None:
+    """It names the key."""
+    part = {**GEMMA["vision_config"], key: value}
+
+    with pytest.raises(RequirementError, match=key):
+        read_config({**GEMMA, "vision_config": part})
+
+
+def test_a_tower_takes_memory_and_no_time_of_a_token() -> None:
+    """A decode step is that of the text alone; the tower is divided as weights are."""
+    model = read("gemma-3-4b")
+    blind = replace(model, unread=UnreadParameters())
+    board = built_in().get("L4")
+    seeing, reading = (
+        ForwardPass.of(each, Precisions(), board, Parallelism(), ServingSettings()).decode(1, 1000)
+        for each in (model, blind)
+    )
+    halves = [
+        weight_bytes(each, count_parameters(each), NumberFormat.BF16, Parallelism(tensor=2))
+        for each in (model, blind)
+    ]
+
+    assert seeing == reading
+    assert halves[0] - halves[1] == TOWER * 2 / 2
+
+
+def test_the_first_stage_of_a_pipeline_has_the_tower() -> None:
+    """Beside the embedding."""
+    model = read("qwen2-vl-7b")
+    blind = replace(model, unread=UnreadParameters())
+    two = Parallelism(pipeline=2)
+    found, without = (
+        weight_bytes(each, count_parameters(each), NumberFormat.BF16, two)
+        for each in (model, blind)
+    )
+
+    assert found - without == pytest.approx(2 * model.unread.towers)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "element"),
+    [
+        ({"quant_method": "awq", "bits": 4}, 2.0),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["vision_tower"]}, 2.0),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["lm_head"]}, 1.0),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 0.5625),
+    ],
+)
+def test_a_tower_stays_in_16_bits_where_it_is_left_out(
+    quantization: dict[str, Any], element: float
+) -> None:
+    """AWQ takes the layers of the text; others take every matrix that they do not name."""
+    found = read_config({**GEMMA, "quantization_config": quantization})
+    assert isinstance(found.model, Transformer)
+    assert found.weights is not None
+    blind = replace(found.model, unread=UnreadParameters())
+    whole, text = (
+        weight_bytes(each, count_parameters(each), found.weights) for each in (found.model, blind)
+    )
+
+    assert whole - text == pytest.approx(TOWER * element)
+
+
+def test_tables_stay_in_16_bits_beside_quantized_weights() -> None:
+    """As an embedding does: Gemma 3n's of each layer, of which a token reads one row."""
+    model = read("gemma-3n-E4B")
+    tables = 262_144 * 35 * 256
+    lean = replace(model, unread=replace(model.unread, tables=0.0))
+    whole, without = (
+        weight_bytes(each, count_parameters(each), NumberFormat.INT4) for each in (model, lean)
+    )
+
+    assert model.unread.tables == tables
+    assert whole - without == 2 * tables
+
+
+def test_parameters_that_are_given_are_those_of_the_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tower is a part of them; fewer than it has alone are refused."""
+    (tmp_path / "config.json").write_text(json.dumps(GEMMA))
+    asked: dict[str, Any] = {
+        "model": {"config": ".", "parameters": 4.4e9},
+        "gpus": ["L4"],
+        "parallel": {},
+    }
+    plan = answer(tmp_path / "plan.yaml", json.dumps(asked), capsys)
+
+    assert plan["memory"]["weights_bytes"] == pytest.approx(2 * 4.4e9)
+
+    asked["model"] = {"config": ".", "parameters": 4e8}
+    told = refusal(tmp_path / "plan.yaml", json.dumps(asked), capsys)
+
+    assert "what sees or hears" in told
+
+
+def test_weights_in_another_format_leave_the_tower_in_16_bits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a checkpoint quantizes is known of its own format alone."""
+    quantization = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    (tmp_path / "config.json").write_text(
+        json.dumps({**GEMMA, "quantization_config": quantization})
+    )
+    asked = {
+        "model": {"config": "."},
+        "gpus": ["L4"],
+        "parallel": {},
+        "precision": {"weights": "fp8"},
+    }
+    plan = answer(tmp_path / "plan.yaml", json.dumps(asked), capsys)
+    text = count_parameters(replace(read("gemma-3-4b"), unread=UnreadParameters()))
+
+    assert plan["memory"]["weights_bytes"] == pytest.approx(
+        text.layers + 2 * text.embedding + 2 * TOWER
+    )
