@@ -7,10 +7,14 @@ import pytest
 
 from published_diffusion import CLIP_L, DECODERS, DENOISERS, T5_XXL
 from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.diffusers import AskedImage, pipeline_parts, read_denoiser
-from rightsizer.sizing.latent_decoder import LatentDecoder, read_decoder
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.text_encoder import read_text_encoder
+from rightsizer.sizing.published.diffusion.diffusers import (
+    AskedImage,
+    pipeline_parts,
+    read_denoiser,
+)
+from rightsizer.sizing.published.diffusion.latent_decoder import LatentDecoder, read_decoder
+from rightsizer.sizing.published.diffusion.text_encoder import read_text_encoder
 
 UNET = DENOISERS["Stable Diffusion 1.5"].config
 ANY = AskedImage()

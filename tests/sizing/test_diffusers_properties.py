@@ -8,9 +8,13 @@ from hypothesis import strategies as some
 
 from published_diffusion import CLIP_L, DECODERS, DENOISERS, T5_XXL
 from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.diffusers import AskedImage, pipeline_parts, read_denoiser
-from rightsizer.sizing.latent_decoder import read_decoder
-from rightsizer.sizing.text_encoder import read_text_encoder
+from rightsizer.sizing.published.diffusion.diffusers import (
+    AskedImage,
+    pipeline_parts,
+    read_denoiser,
+)
+from rightsizer.sizing.published.diffusion.latent_decoder import read_decoder
+from rightsizer.sizing.published.diffusion.text_encoder import read_text_encoder
 
 MODELS = tuple(known.config for known in DENOISERS.values())
 AUTOENCODERS = tuple(config for config, *_ in DECODERS.values())

@@ -6,10 +6,10 @@ import pytest
 
 from published_models import PUBLISHED
 from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.hugging_face import read_config
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.published.hugging_face import read_config
 from sizing_models import published
 
 

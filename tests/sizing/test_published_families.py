@@ -13,11 +13,11 @@ from published_models import PUBLISHED
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.domain.errors import RequirementError
 from rightsizer.sizing.attention import Attention
-from rightsizer.sizing.hugging_face import read_config
 from rightsizer.sizing.kv_cache import kv_cache
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.published.hugging_face import read_config
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_settings import ServingSettings
 from rightsizer.sizing.weights import weight_bytes

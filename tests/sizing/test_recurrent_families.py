@@ -14,11 +14,11 @@ from rightsizer.domain.errors import RequirementError
 from rightsizer.sizing.attention import Attention
 from rightsizer.sizing.experts import Experts
 from rightsizer.sizing.forward_pass import ForwardPass
-from rightsizer.sizing.hugging_face import read_config
 from rightsizer.sizing.kv_cache import kv_cache
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.published.hugging_face import read_config
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_settings import ServingSettings
 from rightsizer.sizing.training_shape import TrainingShape

@@ -11,13 +11,13 @@ from plan_answers import answer, refusal
 from published_multimodal import MULTIMODAL
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.family_layers import FAMILY_LAYERS
 from rightsizer.sizing.forward_pass import ForwardPass
-from rightsizer.sizing.hugging_face import read_config
-from rightsizer.sizing.model_families import FAMILIES
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.published.families.family_layers import FAMILY_LAYERS
+from rightsizer.sizing.published.families.model_families import FAMILIES
+from rightsizer.sizing.published.hugging_face import read_config
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_settings import ServingSettings
 from rightsizer.sizing.unread_parameters import UnreadParameters

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.runtime.config_file import parsed_config, told_of
-from rightsizer.sizing.diffusers import (
+from rightsizer.sizing.published.diffusion.diffusers import (
     AskedImage,
     PublishedDiffusion,
     pipeline_parts,
     read_denoiser,
 )
-from rightsizer.sizing.latent_decoder import read_decoder
-from rightsizer.sizing.text_encoder import read_text_encoder
+from rightsizer.sizing.published.diffusion.latent_decoder import read_decoder
+from rightsizer.sizing.published.diffusion.text_encoder import read_text_encoder
 
 __all__ = ["INDEX", "read_diffusers"]
 

@@ -9,8 +9,6 @@ from rightsizer.domain.errors import RequirementError
 from rightsizer.runtime.config_file import parsed_config, told_of
 from rightsizer.runtime.diffusers_folder import INDEX, read_diffusers
 from rightsizer.runtime.plan_row import read_fields
-from rightsizer.sizing.diffusers import AskedImage, is_of_diffusers
-from rightsizer.sizing.hugging_face import read_config
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -20,6 +18,8 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.published.diffusion.diffusers import AskedImage, is_of_diffusers
+from rightsizer.sizing.published.hugging_face import read_config
 from rightsizer.sizing.shape import TransformerDescription, complete, shape_notes
 
 __all__ = ["CONFIG_KEYS", "KINDS", "ModelRow", "PlannedModel", "read_model_row"]

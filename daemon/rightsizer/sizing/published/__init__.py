@@ -1,0 +1,1 @@
+"""Models as their published files describe them."""

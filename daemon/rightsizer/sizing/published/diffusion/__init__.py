@@ -1,0 +1,1 @@
+"""Diffusion models as Hugging Face's diffusers write them."""

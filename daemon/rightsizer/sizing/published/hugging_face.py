@@ -1,0 +1,231 @@
+"""A model from a `config.json` as Hugging Face's transformers write it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.domain.errors import RequirementError
+from rightsizer.sizing.models import Transformer, VisionTransformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.published.checkpoint_format import (
+    checkpoint_format,
+    leaves_attention_out,
+    quantizes_towers,
+)
+from rightsizer.sizing.published.configuration import Configuration
+from rightsizer.sizing.published.context_length import context_tokens
+from rightsizer.sizing.published.families.bart import read_bart
+from rightsizer.sizing.published.families.encoder_decoder import read_encoder_decoder
+from rightsizer.sizing.published.families.family import Family
+from rightsizer.sizing.published.families.family_layers import FAMILY_LAYERS
+from rightsizer.sizing.published.families.family_parameters import family_parameters
+from rightsizer.sizing.published.families.linear_attention import (
+    has_linear_attention,
+    with_linear_attention,
+)
+from rightsizer.sizing.published.families.mixture_shape import MixtureShape
+from rightsizer.sizing.published.families.model_families import FAMILIES
+from rightsizer.sizing.published.recurrent.families import RECURRENT_FAMILIES
+from rightsizer.sizing.published.towers.parts import OTHER_PARTS, Towers
+from rightsizer.sizing.published.window_pattern import read_window
+from rightsizer.sizing.soundness import check_model
+
+__all__ = ["PublishedModel", "read_config"]
+
+_ENCODER_DECODER: Final = frozenset({"t5", "mt5", "umt5"})
+_BART: Final = frozenset({"bart", "mbart", "whisper"})
+_VISION: Final = frozenset({"vit", "deit"})
+_TEXT_PARTS: Final = ("text_config", "llm_config", "language_config")
+_COMMON: Final = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings")
+"""What the whole says of its parts where they do not."""
+_TEXTS: Final = MappingProxyType(
+    {
+        "clip": "clip_text_model",
+        "siglip": "siglip_text_model",
+        "mistral3": "mistral",
+        "mllama": "mllama_text_model",
+        "step3_vl": "step3_text",
+        "llava_onevision": "qwen2",
+        "internvl": "qwen2",
+        "qwen2_audio": "qwen2",
+        "paligemma": "gemma",
+        "idefics3": "llama",
+        "smolvlm": "llama",
+        "voxtral": "llama",
+    }
+)
+"""Families of text parts that do not name themselves, where they are not `KIND_text`."""
+_CLASSES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedModel:
+    """What a configuration says of a model."""
+
+    model: Transformer | VisionTransformer
+    weights: NumberFormat | None
+    """The format of the checkpoint; `None` where the file does not say."""
+    context_tokens: int | None = None
+    """The longest text that the model was made for; `None` where the file does not say.
+
+    Nor where prompt and answer have a stack each, and a length of their own.
+    """
+    notes: tuple[str, ...] = ()
+    """What of the model is counted beside its text, and what is not."""
+
+
+def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
+    """The model that a parsed `config.json` describes.
+
+    Of a model with several parts (vision and text) the text part is read, and what the others
+    take in memory, as far as their shape is understood; a note says so.
+
+    Raises:
+        RequirementError: the kind of model is not known, or the shape cannot be.
+    """
+    config = Configuration(values, {})
+    named = name or config.text("_name_or_path") or config.text("model_type")
+    for key in _TEXT_PARTS:
+        if part := config.part(key):
+            kind = config.text("model_type")
+            inner = {"model_type": _text_type(kind), **part}
+            beside = {key: values[key] for key in _COMMON if key in values and key not in part}
+            read = read_config({**inner, **beside}, named)
+            return _with_towers(read, config)
+    model = _read(config, named)
+    check_model(model)
+    if isinstance(model, Transformer) and leaves_attention_out(config):
+        model = replace(model, attention_in_16_bits=True)
+    has_two_stacks = config.text("model_type") in _ENCODER_DECODER | _BART
+    longest = None if has_two_stacks else context_tokens(config)
+    read = PublishedModel(model, checkpoint_format(config), longest)
+    has_more = any(config.part(key) for key in OTHER_PARTS)
+    return _with_towers(read, config) if has_more else read
+
+
+def _with_towers(read: PublishedModel, config: Configuration) -> PublishedModel:
+    """The same with the parts beside the text."""
+    model = read.model
+    if not isinstance(model, Transformer):
+        return read
+    towers = Towers.of(config, model.hidden)
+    unread = replace(
+        model.unread,
+        towers=float(towers.parameters),
+        are_towers_quantized=quantizes_towers(config),
+    )
+    return replace(read, model=replace(model, unread=unread), notes=(*read.notes, *towers.notes))
+
+
+def _text_type(kind: str) -> str:
+    """The family of the text part, where the part itself does not name it."""
+    if kind in _TEXTS:
+        return _TEXTS[kind]
+    if kind.startswith("llava"):
+        return "llama"
+    parts = {each for family in FAMILIES for each in family.types.split()}
+    return f"{kind}_text" if f"{kind}_text" in parts else kind
+
+
+def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
+    kind = config.text("model_type")
+    if kind in _VISION:
+        return _vision_transformer(config, name)
+    if kind in _ENCODER_DECODER:
+        return read_encoder_decoder(config, name)
+    if kind in _BART:
+        return read_bart(config, name)
+    if kind in RECURRENT_FAMILIES:
+        return RECURRENT_FAMILIES[kind](config, name)
+    for family in FAMILIES:
+        if kind in family.types.split():
+            nested = {
+                key: each for part in family.nested for key, each in config.part(part).items()
+            }
+            values = {**nested, **config.values}
+            return _transformer(Configuration(values, family.defaults), family, name)
+    raise RequirementError(_not_known(kind))
+
+
+def _not_known(kind: str) -> str:
+    """What to do about a configuration of another kind."""
+    known = sorted(
+        {
+            *_VISION,
+            *_BART,
+            *_ENCODER_DECODER,
+            *RECURRENT_FAMILIES,
+            *" ".join(f.types for f in FAMILIES).split(),
+        }
+    )
+    if not kind:
+        return (
+            "config.json: model_type: is missing; take the file as published with the model."
+            f" Known are {', '.join(known)}"
+        )
+    return (
+        f"config.json: model_type: '{kind}' is not known; describe the model in the plan instead"
+        " (parameters, layers, hidden, heads, kv_heads, ffn, vocab)."
+        f" Known are {', '.join(known)}"
+    )
+
+
+def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:
+    labels = config.part("id2label")
+    return VisionTransformer(
+        layers=config.needed("num_hidden_layers"),
+        hidden=config.needed("hidden_size"),
+        heads=config.needed("num_attention_heads"),
+        name=name,
+        ffn=config.whole("intermediate_size"),
+        image=config.whole("image_size") or 224,
+        patch=config.whole("patch_size") or 16,
+        classes=len(labels) or _CLASSES,
+    )
+
+
+def _transformer(config: Configuration, family: Family, name: str) -> Transformer:
+    layers = config.needed(family.layers)
+    heads, hidden = config.needed(family.heads), config.needed(family.hidden)
+    mixture = MixtureShape.of(config, family, layers, hidden)
+    is_latent = config.whole("kv_lora_rank") is not None
+    window, windowed = read_window(config, family, layers)
+    shape = Transformer(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        vocab=config.needed(family.vocab),
+        name=name,
+        kv_heads=_kv_heads(config, family, heads),
+        head_dim=config.whole("qk_nope_head_dim" if is_latent else "head_dim"),
+        ffn=mixture.expert_ffn,
+        gated_ffn=family.is_gated,
+        tied_embeddings=config.is_set("tie_word_embeddings", otherwise=family.is_tied),
+        attention_bias=family.attention_bias == "qkv",
+        query_key_norm=family.has_query_key_norm,
+        experts=mixture.experts,
+        experts_per_token=mixture.experts_per_token,
+        shared_experts=mixture.shared_experts,
+        dense_layers=mixture.dense_layers,
+        dense_ffn=mixture.dense_ffn if mixture.experts > 1 else None,
+        sliding_window=window,
+        windowed_layers=windowed,
+        kv_lora_rank=config.whole("kv_lora_rank"),
+        rope_head_dim=config.whole("qk_rope_head_dim", 0) or 0,
+        query_lora_rank=config.whole("q_lora_rank"),
+        value_head_dim=config.whole("v_head_dim"),
+        cached_layers=0 if family.is_encoder else None,
+    )
+    check_model(shape)
+    whole = replace(shape, parameters=family_parameters(shape, config, family))
+    if has_linear_attention(config):
+        whole = with_linear_attention(whole, config)
+    beside = FAMILY_LAYERS.get(config.text("model_type"))
+    return beside(whole, config) if beside else whole
+
+
+def _kv_heads(config: Configuration, family: Family, heads: int) -> int:
+    if config.is_set("multi_query") and not config.is_set("new_decoder_architecture"):
+        return 1
+    return config.whole(family.kv_heads) or heads
