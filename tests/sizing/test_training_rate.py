@@ -114,7 +114,7 @@ def test_splitting_costs_what_gpus_tell_each_other() -> None:
     linked = rate(layout=Parallelism(tensor=8), board="A100-SXM4-80GB")
     on_bus = rate(layout=Parallelism(tensor=8), board="A100-PCIE-80GB")
     assert on_bus.tokens_per_second.value < 0.5 * linked.tokens_per_second.value
-    few = rate(Training(1, global_batch=8), Parallelism(pipeline=4))
+    few = rate(Training(1, global_batch=4), Parallelism(pipeline=4))
     many = rate(Training(1, global_batch=64), Parallelism(pipeline=4))
     assert few.tokens_per_second.value < 0.9 * many.tokens_per_second.value
 

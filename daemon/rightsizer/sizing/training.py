@@ -9,12 +9,10 @@ from rightsizer.sizing.estimate import Interval
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.requirement import Parallelism, Requirement, Task
 from rightsizer.sizing.sample_rate import sample_step
+from rightsizer.sizing.training_kernels import training_precision
 from rightsizer.sizing.training_settings import TrainingSettings
 from rightsizer.sizing.training_shape import FLOPS, FROZEN_FLOPS, TrainingShape
-from rightsizer.sizing.training_step import (
-    training_precision,
-    transformer_step,
-)
+from rightsizer.sizing.training_step import transformer_step
 
 __all__ = ["TrainingRate", "train"]
 

@@ -60,6 +60,14 @@ class TrainingSettings:
         maximum=1.0,
         source=_FITTED,
     )
+    fused_recompute_ratio: float = setting(
+        0.33,
+        help="The same where kernels are fused: the forward pass once more.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="counted; 29 to 32 % over selective recomputation in arXiv:2205.05198, table 5",
+    )
     selective_ratio: float = setting(
         0.04,
         help="The same of selective recomputation.",
@@ -67,6 +75,20 @@ class TrainingSettings:
         minimum=0.0,
         maximum=1.0,
         source="arXiv:2205.05198, table 4: 4 % over no recomputation",
+    )
+    score_traffic: float = setting(
+        32.0,
+        help="Bytes moved for each score of attention that is written out, forward and backward: "
+        "without flash attention.",
+        minimum=0.0,
+        source="counted: products, softmax and dropout each read and write 16 bits",
+    )
+    chunk_layers: float = setting(
+        2.0,
+        help="Layers of a chunk of a pipeline whose stages take turns (interleaved); as many as "
+        "there are for one that is not.",
+        minimum=1.0,
+        source="1 to 4 in arXiv:2104.04473, 2205.05198 and 2407.21783",
     )
     exposed_ratio: float = setting(
         0.53,

@@ -36,6 +36,12 @@ class TrainingShape:
     expert_parameters: float = 0.0
     """Active ones in experts."""
     experts_per_token: int = 0
+    head_dim: float = 1.0
+
+    @property
+    def scores(self) -> float:
+        """Of one token, in all heads of all layers: what attention weighs other tokens by."""
+        return self.attended / self.head_dim * self.sequence
 
     @classmethod
     def of(cls, model: Transformer | VisionTransformer, sequence: float) -> "TrainingShape":
@@ -43,7 +49,8 @@ class TrainingShape:
         count = count_parameters(model)
         if isinstance(model, VisionTransformer):
             width = float(model.layers * model.hidden)
-            return cls(count, model.layers, model.hidden, width, model.tokens)
+            each = model.hidden / model.heads
+            return cls(count, model.layers, model.hidden, width, model.tokens, head_dim=each)
         width = float(model.heads * head_dimension(model))
         windowed = 0
         if model.sliding_window is not None:
@@ -57,7 +64,8 @@ class TrainingShape:
             mixed = model.layers - model.dense_layers
             experts = min(mixed * model.experts_per_token * one, _MOST_IN_EXPERTS * count.linear)
         per_token = model.experts_per_token if model.experts > 1 else 0
-        return cls(count, model.depth, model.hidden, attended, sequence, experts, per_token)
+        each = head_dimension(model)
+        return cls(count, model.depth, model.hidden, attended, sequence, experts, per_token, each)
 
     def model_flops(self, flops: float) -> float:
         """Of one token forward and backward, as utilization is counted (PaLM, appendix B).

@@ -1,24 +1,22 @@
 """The time of a training step of a transformer: computing, moving, telling each other."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.precision import Precision
-from rightsizer.sizing.compute_format import compute_format
 from rightsizer.sizing.requirement import Parallelism, Recompute, Requirement, Task
+from rightsizer.sizing.training_kernels import Kernels, training_precision
 from rightsizer.sizing.training_settings import TrainingSettings
 from rightsizer.sizing.training_shape import FLOPS, FROZEN_FLOPS, TrainingShape
 from rightsizer.sizing.training_traffic import (
-    FULL_SHARDING,
     Telling,
     expert_seconds,
     replica_seconds,
     tensor_seconds,
 )
 
-__all__ = ["StepTime", "is_fused", "micro_batches", "training_precision", "transformer_step"]
+__all__ = ["StepTime", "micro_batches", "transformer_step"]
 
 _PASSES: Final = 2.0
 """Through all weights, forward and backward."""
@@ -27,7 +25,6 @@ _UPDATE_BYTES: Final = 30.0
 _MANY: Final = 4
 """Micro batches of a pipeline for each of its stages, where the global batch is not given."""
 _ATTENTION_FLOPS: Final = 12.0
-_HOPPER: Final = "Hopper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +34,8 @@ class StepTime:
     linear: float
     attention: float
     elements: float
+    scores: float
+    """Of attention, where they are written out."""
     unpacking: float
     """Weights of 4 bits, before they are multiplied with."""
     telling: float
@@ -51,20 +50,8 @@ class StepTime:
     @property
     def total(self) -> float:
         """All of it."""
-        computing = self.linear + self.attention + self.elements + self.unpacking
+        computing = self.linear + self.attention + self.elements + self.scores + self.unpacking
         return max(self.least, computing + self.telling) * (1.0 + self.bubble) + self.update
-
-
-def training_precision(board: Board, requirement: Requirement) -> Precision:
-    """What a board multiplies in: the narrower of weights and activations where it can.
-
-    QLoRA unpacks its weights to what activations are in.
-    """
-    precisions = requirement.precision
-    if requirement.task is Task.FINETUNE_QLORA:
-        return compute_format(board, precisions.activations)
-    formats = (precisions.weights, precisions.activations)
-    return compute_format(board, min(formats, key=lambda each: each.bytes_per_parameter))
 
 
 def micro_batches(requirement: Requirement, layout: Parallelism) -> float:
@@ -73,20 +60,6 @@ def micro_batches(requirement: Requirement, layout: Parallelism) -> float:
     if training.global_batch is None:
         return 1.0 if layout.pipeline == 1 else float(_MANY * layout.pipeline)
     return max(1.0, training.global_batch / (training.micro_batch * layout.data))
-
-
-def is_fused(requirement: Requirement, layout: Parallelism) -> bool:
-    """Whether a framework with fused kernels runs it: those that split layers, or train in fp8.
-
-    Adapters sit between kernels and keep them apart.
-    """
-    if requirement.task is not Task.TRAINING or requirement.training.zero_stage >= FULL_SHARDING:
-        return False
-    splits = layout.tensor * layout.pipeline > 1
-    return splits or any(
-        each.is_quantized
-        for each in (requirement.precision.activations, requirement.precision.weights)
-    )
 
 
 def transformer_step(
@@ -98,33 +71,27 @@ def transformer_step(
 ) -> StepTime:
     """Of one micro batch."""
     tokens = requirement.training.micro_batch * shape.sequence / (layout.tensor * layout.pipeline)
-    again = 1.0 + _again(settings)[requirement.training.recompute]
-    fused = is_fused(requirement, layout)
-    traffic = settings.element_traffic * (settings.fused_traffic_ratio if fused else 1.0)
+    kernels = Kernels.of(requirement, layout, board, settings)
+    again = 1.0 + kernels.repeated_ratio
     batches = micro_batches(requirement, layout)
     bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
     attended = _ATTENTION_FLOPS * shape.attended * shape.sequence * tokens
+    scores = 0.0 if requirement.training.flash_attention else shape.scores
     plain = _achieved(board, Precision.BF16)
     return StepTime(
-        linear=_product_seconds(requirement, shape, board, settings, is_fused=fused)
+        linear=_product_seconds(requirement, shape, board, settings)
+        / kernels.product_ratio
         * tokens
         * again,
         attention=attended / (plain * settings.attention_ratio) * again,
-        elements=traffic * shape.layers * shape.hidden * tokens / bandwidth * again,
+        elements=kernels.element_traffic * shape.layers * shape.hidden * tokens / bandwidth * again,
+        scores=scores * settings.score_traffic * tokens / bandwidth * again,
         unpacking=_unpacked(requirement, shape, layout) * settings.unpacking_traffic / bandwidth,
         telling=_telling_seconds(requirement, shape, Telling(board, layout, settings), batches),
         update=_updated(requirement, shape, layout) * _UPDATE_BYTES / (bandwidth * batches),
         least=settings.layer_seconds * shape.layers / layout.pipeline,
-        bubble=(layout.pipeline - 1) / batches,
+        bubble=(layout.pipeline - 1) / (batches * _turns(shape, layout, settings)),
     )
-
-
-def _again(settings: TrainingSettings) -> Mapping[Recompute, float]:
-    return {
-        Recompute.NONE: 0.0,
-        Recompute.SELECTIVE: settings.selective_ratio,
-        Recompute.FULL: settings.recompute_ratio,
-    }
 
 
 def _product_seconds(
@@ -132,16 +99,17 @@ def _product_seconds(
     shape: TrainingShape,
     board: Board,
     settings: TrainingSettings,
-    *,
-    is_fused: bool,
 ) -> float:
-    """Of one token, on one GPU that holds the whole model."""
+    """Of one token at the speed of large products, on one GPU that holds the whole model."""
     slower = shape.expert_parameters * (1.0 / settings.expert_ratio - 1.0)
     each = FLOPS if requirement.task is Task.TRAINING else FROZEN_FLOPS
     flops = each * (shape.count.linear + slower)
-    rate = _achieved(board, training_precision(board, requirement))
-    held = settings.hopper_ratio if board.architecture == _HOPPER else 1.0
-    return flops / (rate * held * (1.0 if is_fused else settings.linear_ratio))
+    return flops / _achieved(board, training_precision(board, requirement))
+
+
+def _turns(shape: TrainingShape, layout: Parallelism, settings: TrainingSettings) -> float:
+    """Chunks of layers that one stage of a pipeline runs in turn."""
+    return max(1.0, shape.layers / layout.pipeline // settings.chunk_layers)
 
 
 def _telling_seconds(

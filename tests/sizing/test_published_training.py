@@ -1,0 +1,91 @@
+"""Training of large models in frameworks with fused kernels, beside what was published of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.requirement import (
+    Parallelism,
+    Precisions,
+    Recompute,
+    Requirement,
+    Task,
+    Training,
+)
+from rightsizer.sizing.training import train
+
+GPT = {
+    "22B": Transformer(48, 6144, 64, 51200, gated_ffn=False, tied_embeddings=True),
+    "175B": Transformer(96, 12288, 96, 51200, gated_ffn=False, tied_embeddings=True),
+    "530B": Transformer(105, 20480, 128, 51200, gated_ffn=False, tied_embeddings=True),
+    "1T": Transformer(128, 25600, 160, 51200, gated_ffn=False, tied_embeddings=True),
+}
+LLAMA = Transformer(126, 16384, 128, 128256, kv_heads=8, ffn=53248)
+STEPS = (
+    ("22B", 1, 4, 4, 1.42, 1.10),
+    ("175B", 8, 64, 1, 18.13, 13.75),
+    ("530B", 35, 280, 1, 49.05, 37.83),
+    ("1T", 64, 512, 1, 94.42, 71.49),
+)
+"""Model, stages, batch, micro batch, and seconds of a step with full and selective recomputation:
+arXiv:2205.05198, table 5; A100 80 GB, eight of them a stage, before flash attention."""
+CLOSE = 0.12
+
+
+def step_seconds(model: Transformer, training: Training, layout: Parallelism, board: str) -> float:
+    """Of one global batch."""
+    requirement = Requirement(model, Task.TRAINING, Precisions(), training=training)
+    rate = train(requirement, built_in().get(board), layout).tokens_per_second
+    assert training.global_batch is not None
+    return training.global_batch * training.sequence / rate.value
+
+
+@pytest.mark.parametrize("row", STEPS, ids=lambda row: row[0])
+def test_megatron_on_a100(
+    row: tuple[str, int, int, int, float, float],
+) -> None:
+    """None of these steps was fitted: attention's scores, chunks and the forward pass count."""
+    name, stages, batch, micro_batch, full, selective = row
+    layout = Parallelism(tensor=8, pipeline=stages)
+    run = Training(
+        micro_batch,
+        batch,
+        sequence=2048,
+        recompute=Recompute.FULL,
+        zero_stage=1,
+        flash_attention=False,
+    )
+    lighter = replace(run, recompute=Recompute.SELECTIVE)
+
+    assert step_seconds(GPT[name], run, layout, "A100-SXM4-80GB") == pytest.approx(full, rel=CLOSE)
+    assert step_seconds(GPT[name], lighter, layout, "A100-SXM4-80GB") == pytest.approx(
+        selective, rel=CLOSE
+    )
+
+
+@pytest.mark.parametrize(("replicas", "teraflops"), [(64, 430.0), (128, 400.0)])
+def test_llama_3_405b_on_thousands_of_h100(replicas: int, teraflops: float) -> None:
+    """arXiv:2407.21783, table 4: TFLOP/s of a GPU in bf16, sixteen million tokens a step."""
+    run = Training(1, 2048, sequence=8192, zero_stage=1)
+    layout = Parallelism(tensor=8, pipeline=16, data=replicas)
+    requirement = Requirement(LLAMA, Task.TRAINING, Precisions(), training=run)
+    board = built_in().get("H100-SXM5-80GB")
+
+    found = train(requirement, board, layout).mfu_ratio * 989
+    assert found == pytest.approx(teraflops, rel=CLOSE + 0.01)
+
+
+def test_scores_that_are_written_out_take_time() -> None:
+    """Flash attention spares them, the more so the longer sequences are."""
+    layout = Parallelism(tensor=8)
+    gains = []
+    for sequence in (1024, 4096):
+        flash = Training(1, 8, sequence=sequence, zero_stage=1)
+        plain = replace(flash, flash_attention=False)
+        times = [
+            step_seconds(GPT["22B"], each, layout, "A100-SXM4-80GB") for each in (plain, flash)
+        ]
+        gains.append(times[0] / times[1])
+    assert 1.0 < gains[0] < gains[1]
