@@ -64,7 +64,10 @@ def page(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
 
 def test_pages_answer_while_the_driver_hangs(tmp_path: Path) -> None:
     """A hung GPU is down, with the call that holds it; whoever scrapes never waits for it."""
-    with whole_node(tmp_path, deadline_seconds=0.5) as node, served(node) as connection:
+    with (
+        whole_node(tmp_path, deadline_seconds=0.5, hung_after_seconds=0.01) as node,
+        served(node) as connection,
+    ):
         node.tick()
         hung = node.node.units[2].device.uuid
         node.library.faults.hang("nvmlDeviceGetPowerUsage", hung)
@@ -82,7 +85,10 @@ def test_pages_answer_while_the_driver_hangs(tmp_path: Path) -> None:
 
 def test_pages_answer_while_all_of_the_driver_hangs(tmp_path: Path) -> None:
     """Healthy is the agent, ready it is not: there is nothing that anybody could rely on."""
-    with whole_node(tmp_path, deadline_seconds=0.2) as node, served(node) as connection:
+    with (
+        whole_node(tmp_path, deadline_seconds=0.2, hung_after_seconds=0.01) as node,
+        served(node) as connection,
+    ):
         node.tick()
         for unit in node.node.units:
             node.library.faults.hang(uuid=unit.device.uuid)

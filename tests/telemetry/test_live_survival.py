@@ -40,6 +40,8 @@ class Watch:
     clock: FastClock
     source: LiveSource
     start: Nanoseconds
+    times: dict[str, Nanoseconds] = field(default_factory=dict)
+    """Of which time the last reading of each device is."""
     read_at: dict[str, list[float]] = field(default_factory=dict)
     """Seconds since the start at which each device was read."""
 
@@ -57,8 +59,9 @@ class Watch:
         now, snapshot = self.clock.time(), self.source.read()
         check_sane(snapshot)
         for uuid, found in snapshot.readings.items():
-            # A reading is of now, or there is none.
-            assert found.time == snapshot.time == now
+            # A reading is of now, or came late and is of when it was taken.
+            assert self.times.get(uuid, 0) <= found.time <= snapshot.time == now
+            self.times[uuid] = found.time
             self.read_at.setdefault(uuid, []).append(self.elapsed)
         if snapshot.readings:
             self._listen(snapshot)
@@ -88,7 +91,7 @@ def watching(scenario: str, start: Nanoseconds, **options: float) -> Iterator[Wa
     """A source over a packaged scenario's node that starts at a time."""
     node, clock = node_of(scenario, start), FastClock(start)
     library = SimulatedLibrary(node, clock.wall_time)
-    options = {"deadline_seconds": 1.0, **options}
+    options = {"deadline_seconds": 1.0, "hung_after_seconds": 0.01, **options}
     try:
         with reading(library, clock, **options) as source:
             yield Watch(node, library, clock, source, start)

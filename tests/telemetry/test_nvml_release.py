@@ -152,7 +152,9 @@ def test_hung_gpu_still_holds_its_counters() -> None:
     """Nobody is told that the counters are free while a thread that has them hangs."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = Controls(clock)
-    with reading(driver, clock, controls=controls, deadline_seconds=0.05) as source:
+    with reading(
+        driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
+    ) as source:
         source.read()
         driver.hanging[POWER, 1] = gate
         tick(clock)
@@ -163,8 +165,9 @@ def test_hung_gpu_still_holds_its_counters() -> None:
         assert source.still_held(release) == "threads that still hold profiling counters: 1"
         driver.hanging.clear()
         gate.set()
-        read_until(source, clock, lambda snapshot: "GPU-1" in snapshot.readings)
-        assert source.still_held(release) is None
+        # The round that hung comes first, and it has held them.
+        read_until(source, clock, lambda _: source.still_held(release) is None)
+        assert "GPU-1" in source.read().readings
 
 
 def test_released_gpus_are_down_and_nothing_is_asked() -> None:
@@ -230,7 +233,9 @@ def test_release_waits_for_a_call_that_hangs() -> None:
     """While a thread is inside the driver, nobody is told that NVML is closed."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = Controls(clock)
-    with reading(driver, clock, controls=controls, deadline_seconds=0.05) as source:
+    with reading(
+        driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
+    ) as source:
         source.read()
         driver.hanging[POWER, 1] = gate
         tick(clock)
@@ -254,7 +259,9 @@ def test_release_during_opening(call: str) -> None:
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = Controls(clock)
     driver.hanging[call, -1] = gate
-    with reading(driver, clock, controls=controls, deadline_seconds=0.05) as source:
+    with reading(
+        driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
+    ) as source:
         source.read()
         release = controls.release(Held.GPUS)
         tick(clock)
@@ -273,7 +280,9 @@ def test_taken_back_while_it_is_let_go() -> None:
     """Closing may take a while; who changes his mind meanwhile has the GPUs back after it."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = Controls(clock)
-    with reading(driver, clock, controls=controls, deadline_seconds=0.05) as source:
+    with reading(
+        driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
+    ) as source:
         source.read()
         driver.hanging["nvmlShutdown", -1] = gate
         controls.release(Held.GPUS)

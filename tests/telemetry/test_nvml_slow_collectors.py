@@ -96,7 +96,9 @@ def test_hanging_slow_collector_names_itself() -> None:
     """A device that hangs in a slow read is down for that, and its neighbor is not."""
     gpus = FakeGpu("GPU-0"), FakeGpu("GPU-1", bus_id="00000000:18:00.0")
     driver, clock, gate = FakeDriver(*gpus), FastClock(0), threading.Event()
-    with reading(driver, clock, deadline_seconds=0.05, slow_interval_seconds=1.0) as source:
+    with reading(
+        driver, clock, deadline_seconds=0.05, hung_after_seconds=0.01, slow_interval_seconds=1.0
+    ) as source:
         source.read()
         driver.hanging[LIMIT, 1] = gate
         tick(clock, 2)

@@ -12,6 +12,25 @@ AGENT_METRICS: Final = (
     counter("samples_failed", Origin.AGENT, "Ticks that gave no sample."),
     counter("samples_late", Origin.AGENT, "Samples taken more than one interval late."),
     gauge("workers_abandoned", Origin.AGENT, "Workers stuck in a driver call and given up."),
+    gauge(
+        "device_slow",
+        Origin.AGENT,
+        "Whether a GPU's driver calls take so long that readings come late or some are asked for "
+        "less often (1) or not (0).",
+        "uuid",
+    ),
+    gauge(
+        "device_round_duration_seconds",
+        Origin.AGENT,
+        "The longest round of driver calls since a GPU has become slow; absent where it is not.",
+        "uuid",
+    ),
+    gauge(
+        "collector_postponed_devices",
+        Origin.AGENT,
+        "GPUs whose driver is so slow that a collector is asked less often; absent where none is.",
+        "collector",
+    ),
     counter("job_runs", Origin.AGENT, "Runs of a scheduled job.", "name"),
     counter(
         "job_skipped",

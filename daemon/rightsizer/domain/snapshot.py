@@ -12,7 +12,7 @@ from rightsizer.domain.units import Nanoseconds
 from rightsizer.domain.workload import Holding
 from rightsizer.domain.xid import XidLog
 
-__all__ = ["CollectorOutcome", "Down", "Snapshot"]
+__all__ = ["CollectorOutcome", "Down", "Slow", "Snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,16 @@ class Down:
     reason: Missing
     detail: str
     """What the driver said, for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A GPU whose driver calls take so long that its readings come late or less often."""
+
+    round_seconds: float
+    """What its longest round of calls took since it has become slow."""
+    postponed: tuple[str, ...]
+    """The collectors that are asked less often for it, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,8 @@ class Snapshot:
     """By name; empty for a source that only repeats what others collected."""
     abandoned_workers: int = 0
     """Threads that hang in the driver and were given up."""
+    slow: Mapping[str, Slow] = field(default_factory=dict)
+    """By uuid, the GPUs whose driver calls are slow."""
     topology: Topology | None = None
     """`None` where nobody looked."""
     xids: Mapping[str, XidLog] = field(default_factory=dict)

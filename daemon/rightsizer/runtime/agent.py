@@ -47,6 +47,7 @@ from rightsizer.runtime.schedule import schedule
 from rightsizer.runtime.settings import Settings
 from rightsizer.runtime.settings_part import SettingsPart
 from rightsizer.runtime.sinks import LiveSinks, Sinks, sinks_of
+from rightsizer.runtime.slow_driver import slow_driver_gauges
 from rightsizer.runtime.source_log import SourceLog
 from rightsizer.runtime.storage import Storage
 from rightsizer.telemetry.controls import Controls
@@ -327,6 +328,7 @@ class Agent:
         gauges = {
             **recommender_gauges(self.chores.judgements),
             "rightsizer_workers_abandoned": float(snapshot.abandoned_workers),
+            **slow_driver_gauges(snapshot),
             **self.reloader.gauges,
         }
         if self._storage.history is not None:

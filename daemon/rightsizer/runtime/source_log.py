@@ -6,6 +6,7 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from rightsizer.domain.snapshot import Snapshot
+from rightsizer.runtime.slow_driver import SlowDriverLog
 
 __all__ = ["SourceLog"]
 
@@ -20,11 +21,13 @@ class SourceLog:
         self._log = log
         self._trouble: str | None = None
         self._released: str | None = None
+        self._slow = SlowDriverLog(log)
 
     def tell(self, snapshot: Snapshot) -> None:
         """Say what has changed since the last snapshot."""
         self._tell_released(snapshot.released)
         self._tell_trouble(snapshot.trouble)
+        self._slow.tell(snapshot)
 
     def _tell_released(self, released: str | None) -> None:
         """What was let go on request, and that it was taken back."""

@@ -152,6 +152,7 @@ class LiveSource:
             holdings=look.holdings,
             collectors=self._collectors(rounds, look),
             abandoned_workers=self._stations.abandoned,
+            slow=self._stations.slow(),
             topology=look.topology,
             xids=self._xids.xids,
             ports=look.ports,

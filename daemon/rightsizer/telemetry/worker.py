@@ -23,6 +23,8 @@ class Stuck(Generic[S]):
     """What its thread works on; `None` before it has that."""
     seconds: float
     """Since the job was asked for."""
+    still_seconds: float = 0.0
+    """Since there was a last sign that it gets on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,23 @@ class Worker(Generic[S, T]):
         *,
         abandon_after_seconds: float,
         abandoned_maximum: int,
+        moved_at: Callable[[S], float] = lambda _: 0.0,
     ) -> None:
-        """A worker that starts its thread with its first job."""
+        """A worker that starts its thread with its first job.
+
+        Args:
+            name: Of its threads.
+            enter: Makes the state that a thread works on.
+            abandon_after_seconds: How long a job may give no sign that it gets on.
+            abandoned_maximum: How many threads may be left behind in a job.
+            moved_at: When the state last gave such a sign, on the monotonic clock; another
+                thread asks. Without it the start of the job is the only one.
+        """
         self._name = name
         self._enter = enter
         self._abandon_after_seconds = abandon_after_seconds
         self._abandoned_maximum = abandoned_maximum
+        self._moved_at = moved_at
         self._lane: _Lane[S, T] | None = None
         self._last: _Lane[S, T] | None = None
         self._left: list[_Lane[S, T]] = []
@@ -64,7 +77,8 @@ class Worker(Generic[S, T]):
         An answer that nobody has fetched is dropped.
         """
         if self._lane is not None and self._lane.is_busy:
-            if self._lane.busy_seconds < self._abandon_after_seconds or not self._may_abandon(1):
+            still_seconds = self._lane.still_seconds(self._moved_at)
+            if still_seconds < self._abandon_after_seconds or not self._may_abandon(1):
                 return False
             self.close()
         if self._lane is None:
@@ -94,7 +108,8 @@ class Worker(Generic[S, T]):
         """Where the last job is, and since when."""
         if self._last is None:
             return Stuck(None, 0.0)
-        return Stuck(self._last.state, self._last.busy_seconds)
+        last = self._last
+        return Stuck(last.state, last.busy_seconds, last.still_seconds(self._moved_at))
 
     def renew(self, enter: Callable[[], AbstractContextManager[S]]) -> None:
         """Work on another state from the next job on."""
@@ -146,6 +161,10 @@ class _Lane(Generic[S, T]):
     @property
     def busy_seconds(self) -> float:
         return time.monotonic() - self._posted
+
+    def still_seconds(self, moved_at: Callable[[S], float]) -> float:
+        moved = 0.0 if self.state is None else moved_at(self.state)
+        return time.monotonic() - max(self._posted, moved)
 
     def post(self, job: Callable[[S], T]) -> None:
         self.job = Future()

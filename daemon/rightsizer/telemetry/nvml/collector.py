@@ -25,8 +25,12 @@ class Collector:
     fields: tuple[FieldKey, ...] = ()
     """NVML's numbered fields that it takes from `Handle.field`: those of all collectors come in
     one call a round."""
+    is_essential: bool = False
+    """Whether it is asked every round, however slow the driver is; the others wait for room."""
     is_slow: bool = False
     """Whether its signals change so slowly that they are read at the slow interval and hold."""
+    tells: tuple[str, ...] = ()
+    """What it puts into the draft beside its signals, by attribute."""
     release: Callable[[Handle, Draft], None] | None = None
     """Gives back the counters that it holds, when a profiler needs them, and puts into the draft
     why its signals are missing meanwhile."""

@@ -30,7 +30,7 @@ class CounterRates:
 
     def put(self, draft: Draft) -> None:
         """Put what has passed since the last time into the draft."""
-        now = self._handle.clock.time()
+        now = self._handle.fields_time
         for signal, field in self._counters:
             counted = self._handle.field(field)
             if not isinstance(counted, Failure):

@@ -1,6 +1,7 @@
 """A reading in the making: collectors put answers in, what cannot be true stays out."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -103,6 +104,26 @@ class Draft:
         self.nvlinks = self.nvlinks or other.nvlinks
         self.other_processes = self.other_processes or other.other_processes
         self.process_shares = self.process_shares or other.process_shares
+
+    def keep(
+        self, collector: str, signals: Iterable[Signal], tells: Iterable[str], last: "Draft"
+    ) -> None:
+        """Take what a collector gave the last time, where it was not asked this time.
+
+        Args:
+            collector: Its name.
+            signals: What it gives.
+            tells: What it gives beside signals, by attribute.
+            last: The draft of that time.
+        """
+        for signal in signals:
+            if last.origins.get(signal) == collector and signal not in self.values:
+                self.values[signal] = last.values[signal]
+                self.origins[signal] = collector
+            elif signal in last.failures:
+                self.failures.setdefault(signal, last.failures[signal])
+        for name in tells:
+            setattr(self, name, getattr(last, name))
 
     def reading(self, uuid: str, time: Nanoseconds) -> Reading:
         """The finished reading."""

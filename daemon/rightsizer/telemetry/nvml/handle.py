@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol, TypeVar
 import pynvml
 
 from rightsizer.domain.reading import Missing
+from rightsizer.domain.units import Nanoseconds
 from rightsizer.edge.clock import Clock
 from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.inventory import Target
@@ -46,6 +47,8 @@ class Handle:
         self._constant: dict[Hashable, Any] = {}
         self._held: dict[Hashable, Held] = {}
         self._fields: Mapping[FieldKey, Any] = {}
+        self.fields_time: Nanoseconds = 0
+        """When the fields of this round were asked for, on the steady clock."""
 
     def ask(self, name: str, *arguments: Hashable) -> Any:
         """What the driver says of this device, or a `Failure`.
@@ -59,6 +62,7 @@ class Handle:
 
     def fetch_fields(self, keys: Sequence[FieldKey]) -> None:
         """Ask for numbered fields in one call, for `field` to give out in this round."""
+        self.fields_time = self.clock.time()
         wanted = tuple(key for key in keys if (_FIELD, key) not in self._unsupported)
         answers = self.ask_fields(wanted)
         for key, answer in answers.items():

@@ -1,5 +1,6 @@
 """The thin edge over the bindings: the library below them, and calls that never raise."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,12 +32,14 @@ def use_library(library: object | None) -> None:
 class Library:
     """One thread's way to the driver: every call gives a value or a failure."""
 
-    __slots__ = ("asking", "calls")
+    __slots__ = ("asked_at", "asking", "calls")
 
     def __init__(self) -> None:
         """Nothing is loaded before `nvmlInit` is asked for."""
         self.asking: str | None = None
         """The call under way; another thread reads it to say where this one hangs."""
+        self.asked_at = 0.0
+        """When the last call began, on the monotonic clock."""
         self.calls = 0
         """How many there were; another thread sees by it that this one gets on."""
 
@@ -46,6 +49,7 @@ class Library:
         if function is None:
             return Failure(Missing.NOT_SUPPORTED, name, "the bindings are too old for this call")
         self.asking = name
+        self.asked_at = time.monotonic()
         self.calls += 1
         try:
             return function(*arguments)

@@ -6,20 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from rightsizer.domain.device import Device
 from rightsizer.domain.reading import Missing, Reading
-from rightsizer.domain.signal import Signal
 from rightsizer.domain.snapshot import CollectorOutcome, Down
 from rightsizer.domain.units import Nanoseconds, nanoseconds
 from rightsizer.edge.clock import Clock
+from rightsizer.telemetry.nvml.agenda import Item, choose
 from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.collectors import COLLECTORS
 from rightsizer.telemetry.nvml.draft import Draft
 from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.handle import Handle
 from rightsizer.telemetry.nvml.inventory import Gpu, Target
 from rightsizer.telemetry.nvml.library import Library
 from rightsizer.telemetry.nvml.settings import LiveSettings
+from rightsizer.telemetry.nvml.subject import Outcomes, Subject
 from rightsizer.telemetry.topology.address import kernel_address
 from rightsizer.telemetry.topology.bus import is_asleep
 
@@ -38,44 +37,9 @@ class Round:
     """Whether the GPU gave nothing but unknown errors."""
     holds_counters: bool = True
     """Whether the driver still lends it what a profiler may need."""
-
-
-@dataclass(slots=True)
-class _Outcomes:
-    """How the collectors of some devices fared."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    failed: set[str] = field(default_factory=set)
-
-    def add(self, name: str, seconds: float, *, failed: bool) -> None:
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-        if failed:
-            self.failed.add(name)
-
-    def merge(self, other: "_Outcomes") -> None:
-        for name, seconds in other.seconds.items():
-            self.add(name, seconds, failed=name in other.failed)
-
-
-@dataclass(slots=True)
-class _Slow:
-    """What the slow collectors of a device found last; it holds until they read again."""
-
-    draft: Draft
-    outcomes: _Outcomes
-    due: Nanoseconds
-
-
-@dataclass(slots=True)
-class _Subject:
-    """A device, and the collectors that make sense for it."""
-
-    handle: Handle
-    collectors: tuple[Collector, ...]
-    slow_collectors: tuple[Collector, ...]
-    absent: Mapping[Signal, Failure]
-    """Signals that a device of this kind does not have."""
-    slow: _Slow | None = None
+    duration_seconds: float = 0.0
+    postponed: frozenset[str] = frozenset()
+    """The collectors that were due and had to wait, by name, since the driver is slow."""
 
 
 @dataclass(slots=True)
@@ -84,8 +48,9 @@ class _Tally:
 
     readings: dict[str, Reading] = field(default_factory=dict)
     down: dict[str, Down] = field(default_factory=dict)
-    outcomes: _Outcomes = field(default_factory=_Outcomes)
+    outcomes: Outcomes = field(default_factory=Outcomes)
     failures: list[Failure] = field(default_factory=list)
+    postponed: set[str] = field(default_factory=set)
 
 
 class Session:
@@ -118,10 +83,13 @@ class Session:
         self._settings = settings
         self._counters_are_released = counters_are_released
         self._counters_are_free = False
+        self._started = 0.0
+        self._essential_seconds = 0.0
         address = kernel_address(gpu.whole.device.pci_bus_id)
         folder = sysfs / "bus/pci/devices" / (address or "")
         self._folder = folder if address is not None and folder.exists() else None
         self._subjects = [self._subject(target) for target in gpu.targets]
+        self._waiting = [item for subject in self._subjects for item in subject.waiting]
 
     def read(self) -> Round:
         """Ask every collector that is due; a GPU that is asleep is left so."""
@@ -131,7 +99,9 @@ class Session:
         if self._settled is None:
             settling = 0.0 if self._gpu.is_persistent else self._settings.settling_seconds
             self._settled = self._clock.time() + nanoseconds(settling)
+        self._started = time.perf_counter()
         tally = _Tally()
+        self._plan(tally)
         self._counters_are_free = self._counters_are_released()
         for subject in self._subjects:
             self._read(subject, tally)
@@ -146,6 +116,8 @@ class Session:
             driver_is_gone=any(failure.driver_is_gone for failure in tally.failures),
             is_unknown=not tally.readings and any(failure.is_unknown for failure in tally.failures),
             holds_counters=not self._counters_are_free,
+            duration_seconds=time.perf_counter() - self._started,
+            postponed=frozenset(tally.postponed),
         )
 
     def __enter__(self) -> Self:
@@ -155,45 +127,30 @@ class Session:
         for subject in self._subjects:
             subject.handle.close()
 
-    def _subject(self, target: Target) -> _Subject:
-        handle = Handle(target, library=self.library, clock=self._clock, settings=self._settings)
-        enabled = [
-            collector
-            for collector in COLLECTORS
-            if collector.name not in self._settings.disabled_collectors
-        ]
-        device = target.device
-        absent = {
-            signal: Failure(Missing.NOT_SUPPORTED, collector.name, _kind(device))
-            for collector in enabled
-            if not collector.applies_to(device)
-            for signal in collector.signals
-        }
-        fitting = [found for found in enabled if found.applies_to(device)]
-        return _Subject(
-            handle,
-            tuple(found for found in fitting if not found.is_slow),
-            tuple(found for found in fitting if found.is_slow),
-            absent,
+    def _subject(self, target: Target) -> Subject:
+        return Subject.of(
+            Handle(target, library=self.library, clock=self._clock, settings=self._settings)
         )
 
-    def _read(self, subject: _Subject, tally: _Tally) -> None:
+    def _plan(self, tally: _Tally) -> None:
+        """Choose what this round asks; half of the deadline is left for what takes longer."""
+        left_seconds = self._settings.deadline_seconds / 2 - self._essential_seconds
+        for item in choose(self._waiting, left_seconds, self._clock.time()):
+            tally.postponed.add(item.collector.name)
+        self._essential_seconds = 0.0
+
+    def _read(self, subject: Subject, tally: _Tally) -> None:
         device = subject.handle.target.device
         lost = tally.down.get(device.mig.parent_uuid) if device.mig else None
         if lost is not None and lost.reason is Missing.LOST:
             tally.down[device.uuid] = lost
             return
         draft = Draft()
-        is_slow_due = subject.slow is None or self._clock.time() >= subject.slow.due
-        self._fetch_fields(subject, with_slow=is_slow_due)
-        self._collect_all(subject.collectors, subject.handle, draft, tally.outcomes)
+        time_read = self._read_fast(subject, draft, tally)
         # A device that gives nothing is not kept alive by what it gave before.
         if draft.values and draft.lost is None:
-            slow = self._read_slowly(subject) if is_slow_due else subject.slow
-            if slow is not None:
-                draft.adopt(slow.draft)
-                draft.lost = slow.draft.lost
-                tally.outcomes.merge(slow.outcomes)
+            self._read_slowly(subject, draft, tally)
+        subject.last = draft
         tally.failures.extend(draft.failures.values())
         if draft.lost is not None:
             tally.failures.append(draft.lost)
@@ -202,62 +159,118 @@ class Session:
             return
         for signal, failure in subject.absent.items():
             draft.failures.setdefault(signal, failure)
-        tally.readings[device.uuid] = draft.reading(device.uuid, self._clock.time())
+        tally.readings[device.uuid] = draft.reading(device.uuid, time_read)
 
-    def _fetch_fields(self, subject: _Subject, *, with_slow: bool) -> None:
-        """Ask for the fields of all collectors that are due in one call."""
-        due = (*subject.collectors, *(subject.slow_collectors if with_slow else ()))
+    def _read_fast(self, subject: Subject, draft: Draft, tally: _Tally) -> Nanoseconds:
+        """Ask what is asked every round; when the essential was there."""
+        started = time.perf_counter()
+        # One call for the fields of all collectors that are due.
         self.collecting = "fields"
-        subject.handle.fetch_fields([key for collector in due for key in collector.fields])
+        subject.handle.fetch_fields([key for found in subject.due() for key in found.fields])
+        self._collect_all(subject, subject.essential, draft, tally, subject.last)
+        self._essential_seconds += time.perf_counter() - started
+        time_read = self._clock.time()
+        if draft.lost is None:
+            self._collect_all(subject, subject.optional, draft, tally, subject.last)
+        return time_read
 
-    def _read_slowly(self, subject: _Subject) -> _Slow:
-        """What the slow collectors find now; it holds until they are due again."""
-        interval = nanoseconds(self._settings.slow_interval_seconds)
+    def _read_slowly(self, subject: Subject, draft: Draft, tally: _Tally) -> None:
+        """Add what the slow collectors find now, or found last; it holds until they are due."""
+        due = [item for item in subject.slow if item.is_chosen]
+        if due:
+            slow = Draft()
+            self._collect_all(subject, subject.slow, slow, tally, subject.slow_draft)
+            self._put_off(subject, due)
+            subject.slow_draft = slow
+        if subject.slow_draft is None:
+            return
+        draft.adopt(subject.slow_draft)
+        for item in subject.slow:
+            tally.outcomes.add(item)
+        draft.lost = subject.slow_draft.lost
+        if draft.lost is not None:
+            # What a lost device did not tell is asked for as soon as it is back.
+            subject.slow_draft = None
+            for item in subject.slow:
+                item.due = 0
+
+    def _put_off(self, subject: Subject, asked: Sequence[Item]) -> None:
+        """Have slow collectors that were asked wait for their interval."""
+        now, interval = self._clock.time(), nanoseconds(self._settings.slow_interval_seconds)
         # Devices take turns, so that no tick has all the slow reads.
-        turn = subject.handle.target.device.index % _TURNS if subject.slow is None else 0
-        due = self._clock.time() + interval + turn * interval // _TURNS
-        slow = _Slow(Draft(), _Outcomes(), due)
-        self._collect_all(subject.slow_collectors, subject.handle, slow.draft, slow.outcomes)
-        # What a lost device did not tell is asked for as soon as it is back.
-        subject.slow = slow if slow.draft.lost is None else None
-        return slow
+        turn = subject.handle.target.device.index % _TURNS if subject.slow_draft is None else 0
+        for item in asked:
+            if item.is_chosen:
+                item.due = now + interval + turn * interval // _TURNS
 
     def _collect_all(
         self,
-        collectors: Sequence[Collector],
-        handle: Handle,
+        subject: Subject,
+        items: Sequence[Item],
         draft: Draft,
-        outcomes: _Outcomes,
+        tally: _Tally,
+        last: Draft | None,
     ) -> None:
         is_settled = self._settled is not None and self._clock.time() >= self._settled
-        for collector in collectors:
+        for item in items:
+            collector = item.collector
             if collector.settles and not is_settled:
+                item.is_told = False
                 _miss(collector, _SETTLING, draft)
             elif collector.release is not None and self._counters_are_free:
-                collector.release(handle, draft)
+                item.is_told = False
+                collector.release(subject.handle, draft)
+            elif self._has_time_for(item, tally):
+                self._collect(item, subject.handle, draft)
             else:
-                self._collect(collector, handle, draft, outcomes)
+                self._hold(item, draft, last)
+            if not collector.is_slow:
+                tally.outcomes.add(item)
             if draft.lost is not None:
                 break
         self.collecting = None
 
-    def _collect(
-        self, collector: Collector, handle: Handle, draft: Draft, outcomes: _Outcomes
-    ) -> None:
+    def _has_time_for(self, item: Item, tally: _Tally) -> bool:
+        """Whether a collector is asked in this round; the essential always is."""
+        if item.collector.is_essential or item.is_overtime:
+            return True
+        if not item.is_chosen:
+            return False
+        if time.perf_counter() - self._started <= self._settings.deadline_seconds:
+            return True
+        item.is_chosen = False
+        tally.postponed.add(item.collector.name)
+        return False
+
+    def _collect(self, item: Item, handle: Handle, draft: Draft) -> None:
+        collector = item.collector
         started = time.perf_counter()
         draft.troubled = False
-        self.collecting = name = collector.part_of or collector.name
+        self.collecting = collector.part_of or collector.name
         draft.collecting = collector.name
         try:
             collector.read(handle, draft)
         except Exception as error:  # noqa: BLE001 - a fault of one collector costs its signals alone.
             _miss(collector, Failure(Missing.FAILED, collector.name, repr(error)), draft)
-        if not _is_absent(collector, draft):
-            outcomes.add(name, time.perf_counter() - started, failed=draft.troubled)
+        item.asked(self._clock.time(), time.perf_counter() - started)
+        item.is_told = not _is_absent(collector, draft)
+        item.has_failed = draft.troubled
+
+    def _hold(self, item: Item, draft: Draft, last: Draft | None) -> None:
+        """What a collector gave the last time it was asked, for two of its intervals at most."""
+        collector, interval = item.collector, nanoseconds(self._settings.slow_interval_seconds)
+        if item.asked_at is None or last is None:
+            _miss(collector, _NOT_ASKED, draft)
+        elif self._clock.time() - item.asked_at > 2 * max(interval, item.period):
+            _miss(collector, _TOO_OLD, draft)
+        else:
+            draft.keep(collector.name, collector.signals, collector.tells, last)
 
 
 _TURNS: Final = 16
 _ASLEEP: Final = Down(Missing.SUSPENDED, "the kernel has put the GPU to sleep")
+_NOT_ASKED: Final = Failure(Missing.NO_SAMPLE, "the driver", "it is slow, and was not asked yet")
+_TOO_OLD: Final = Failure(Missing.STALE, "the driver", "it is slow, and was not asked for long")
 _SETTLING: Final = Failure(Missing.NO_SAMPLE, "nvmlInit", "the GPU was woken up just now")
 
 
@@ -272,10 +285,6 @@ def _is_absent(collector: Collector, draft: Draft) -> bool:
         signal in draft.failures and draft.failures[signal].reason is Missing.NOT_SUPPORTED
         for signal in collector.signals
     )
-
-
-def _kind(device: Device) -> str:
-    return "not of a MIG instance" if device.mig else "not of a GPU with MIG instances"
 
 
 def _down(draft: Draft) -> Down:

@@ -13,11 +13,22 @@ class LiveSettings:
 
     deadline_seconds: float = setting(
         0.8,
-        help="How long a tick waits for its devices before it goes on without the slow ones.",
+        help="How long a tick waits for its devices before it goes on without the slow ones; what "
+        "does not fit into half of it is asked less often, unless it is essential.",
         unit="seconds",
         minimum=0.01,
         maximum=60.0,
         source="Leaves a fifth of the default interval for everything else.",
+    )
+    hung_after_seconds: float = setting(
+        3.0,
+        help="How long a single driver call may take before its device is down; until then the "
+        "device is slow, and its readings count when they come.",
+        unit="seconds",
+        minimum=0.01,
+        maximum=3600.0,
+        source="Three default intervals: before the age at which a reading is stale "
+        "(docs/definitions.md, states), so that none is shown as if it were of now.",
     )
     slow_interval_seconds: float = setting(
         10.0,

@@ -1,16 +1,18 @@
 """One worker for each GPU: asked together, waited for together, and none holds up another."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from rightsizer.domain.reading import Missing
-from rightsizer.domain.snapshot import CollectorOutcome, Down
+from rightsizer.domain.snapshot import CollectorOutcome, Down, Slow
 from rightsizer.edge.clock import Clock
 from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
 from rightsizer.telemetry.nvml.session import Round, Session
 from rightsizer.telemetry.nvml.settings import LiveSettings
+from rightsizer.telemetry.nvml.slowness import Slowness
 from rightsizer.telemetry.worker import Crashed, Stuck, Worker
 
 __all__ = ["Stations"]
@@ -23,7 +25,17 @@ class _Station:
     gpu: Gpu
     generation: int
     worker: Worker[Session, Round]
+    slowness: Slowness
     is_asked: bool = False
+    """Whether a round is under way, or its answer not taken yet."""
+    is_waited_for: bool = False
+    """Whether this tick waits for it: the round before came in time."""
+    arrived: Round | None = None
+    """What was asked in an earlier tick, and came since."""
+    last: Round | None = None
+    """What came last; it stands while the next one is late."""
+    is_hung: bool = False
+    """Whether a call has taken too long; until a round comes."""
     holds_counters: bool = True
     """Whether its last round may have left samples with the driver."""
     unknown_rounds: int = 0
@@ -89,13 +101,23 @@ class Stations:
                 self._stations[uuid] = self._station(gpu, generation)
 
     def ask(self) -> None:
-        """Start a round on every station that is not stuck in a former one."""
+        """Take the rounds that came late, and start one on every station that has none."""
         for station in self._stations.values():
-            station.is_asked = station.worker.ask(Session.read)
+            self._ask(station)
 
     def answers(self, deadline: float) -> list[Round]:
-        """The rounds, each waited for until a point on the monotonic clock."""
+        """The rounds of this tick, waited for until a point on the monotonic clock.
+
+        A GPU that is late is not waited for in the ticks that follow: its round counts in the
+        one after it came, and what it gave last stands until then, at its own time.
+        """
         return [self._answer(station, deadline) for station in self._stations.values()]
+
+    def slow(self) -> Mapping[str, Slow]:
+        """The GPUs whose calls are slow, by uuid."""
+        now = self._clock.time()
+        told = {uuid: station.slowness.told(now) for uuid, station in self._stations.items()}
+        return {uuid: slow for uuid, slow in told.items() if slow is not None}
 
     def close(self, deadline: float) -> None:
         """Let all threads end, and wait for those that do."""
@@ -120,29 +142,74 @@ class Stations:
                 enter,
                 abandon_after_seconds=self._settings.abandon_after_seconds,
                 abandoned_maximum=self._settings.abandoned_threads_maximum,
+                moved_at=lambda session: session.library.asked_at,
             )
         else:
             worker.renew(enter)
-        return _Station(gpu, generation, worker)
+        return _Station(gpu, generation, worker, Slowness(self._settings.deadline_seconds))
+
+    def _ask(self, station: _Station) -> None:
+        station.arrived, station.is_waited_for = None, False
+        if station.is_asked:
+            answer = station.worker.answer(time.monotonic())
+            if isinstance(answer, Stuck):
+                # Past its patience, the worker tries the same on a fresh thread.
+                station.worker.ask(Session.read)
+                return
+            station.arrived = self._take(station, answer)
+            if station.arrived.duration_seconds <= self._settings.deadline_seconds:
+                # It is quick again: the next tick asks and waits as ever.
+                station.is_asked = False
+                return
+        station.is_waited_for = station.arrived is None
+        station.is_asked = station.worker.ask(Session.read)
 
     def _answer(self, station: _Station, deadline: float) -> Round:
-        worker = station.worker
-        answer = worker.answer(deadline) if station.is_asked else worker.stuck()
-        if isinstance(answer, Round):
+        if station.arrived is not None:
+            return station.arrived
+        if station.is_asked and station.is_waited_for:
+            answer = station.worker.answer(deadline)
+            if not isinstance(answer, Stuck):
+                station.is_asked = False
+                return self._take(station, answer)
+        return self._late(station, station.worker.stuck())
+
+    def _take(self, station: _Station, answer: Round | Crashed) -> Round:
+        if isinstance(answer, Crashed):
+            answer = _without_readings(station, _crashed(answer))
+        else:
             station.holds_counters = answer.holds_counters
             station.unknown_rounds = station.unknown_rounds + 1 if answer.is_unknown else 0
-            return answer
-        down, failed = _stuck(answer) if isinstance(answer, Stuck) else _crashed(answer)
-        return Round({}, {target.device.uuid: down for target in station.gpu.targets}, failed)
+        now = self._clock.time()
+        station.slowness.see(answer.duration_seconds, answer.postponed, now)
+        station.last, station.is_hung = answer, False
+        return answer
+
+    def _late(self, station: _Station, stuck: Stuck[Session]) -> Round:
+        """What stands of a GPU whose round is under way: what it gave last, unless it hangs."""
+        station.is_hung |= stuck.still_seconds >= self._settings.hung_after_seconds
+        last = station.last
+        if last is None or station.is_hung:
+            return _without_readings(station, _stuck(stuck), _hung_collector(stuck))
+        return Round(last.readings, last.down, last.collectors)
 
 
-def _stuck(stuck: Stuck[Session]) -> tuple[Down, dict[str, CollectorOutcome]]:
-    session = stuck.state
-    call = (session.library.asking if session else None) or "the driver"
-    down = Down(Missing.TIMED_OUT, f"hung in {call} for {stuck.seconds:.1f} s")
-    collector = session.collecting if session else None
-    return down, {collector: CollectorOutcome(False, stuck.seconds)} if collector else {}
+def _without_readings(
+    station: _Station, down: Down, collectors: Mapping[str, CollectorOutcome] | None = None
+) -> Round:
+    uuids = (target.device.uuid for target in station.gpu.targets)
+    return Round({}, dict.fromkeys(uuids, down), collectors or {})
 
 
-def _crashed(crashed: Crashed) -> tuple[Down, dict[str, CollectorOutcome]]:
-    return Down(Missing.FAILED, f"reading it failed: {crashed.error!r}"), {}
+def _stuck(stuck: Stuck[Session]) -> Down:
+    call = (stuck.state.library.asking if stuck.state else None) or "the driver"
+    return Down(Missing.TIMED_OUT, f"hung in {call} for {stuck.still_seconds:.1f} s")
+
+
+def _hung_collector(stuck: Stuck[Session]) -> dict[str, CollectorOutcome]:
+    collector = stuck.state.collecting if stuck.state else None
+    return {collector: CollectorOutcome(False, stuck.seconds)} if collector else {}
+
+
+def _crashed(crashed: Crashed) -> Down:
+    return Down(Missing.FAILED, f"reading it failed: {crashed.error!r}")

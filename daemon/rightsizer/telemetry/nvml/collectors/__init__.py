@@ -27,7 +27,7 @@ from rightsizer.telemetry.nvml.collectors.recovery import RECOVERY
 from rightsizer.telemetry.nvml.collectors.remapped_rows import REMAPPED_ROWS
 from rightsizer.telemetry.nvml.collectors.retired_pages import RETIRED_PAGES
 from rightsizer.telemetry.nvml.collectors.temperature import TEMPERATURE, TEMPERATURE_MARGIN
-from rightsizer.telemetry.nvml.collectors.utilization import UTILIZATION
+from rightsizer.telemetry.nvml.collectors.utilization import ENGINES, UTILIZATION
 from rightsizer.telemetry.nvml.collectors.violations import VIOLATIONS
 
 __all__ = ["COLLECTORS"]
@@ -37,6 +37,7 @@ COLLECTORS: Final[tuple[Collector, ...]] = (
     UTILIZATION,
     MEMORY,
     POWER,
+    ENGINES,
     CLOCKS,
     CLOCK_EVENTS,
     VIOLATIONS,

@@ -195,6 +195,7 @@ GPM: Final = Collector(
     tuple(signal for signal, _ in _METRICS),
     _read,
     on_mig_parent=False,
+    is_essential=True,
     on_mig_instance=True,
     settles=True,
     release=lambda handle, draft: handle.hold(_Sampler).release(draft),

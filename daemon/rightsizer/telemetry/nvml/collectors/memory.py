@@ -48,5 +48,9 @@ def _is_contradiction(memory: Any) -> bool:
 
 
 MEMORY: Final = Collector(
-    "memory", tuple(signal for signal, _ in _PARTS), _read, on_mig_instance=True
+    "memory",
+    tuple(signal for signal, _ in _PARTS),
+    _read,
+    is_essential=True,
+    on_mig_instance=True,
 )

@@ -149,4 +149,4 @@ def _read(handle: Handle, draft: Draft) -> None:
     draft.put(Signal.NVLINK_ERRORS, _NO_ERRORS if links.errors is None else links.errors)
 
 
-NVLINK: Final = Collector("nvlink", _SIGNALS, _read, is_slow=True)
+NVLINK: Final = Collector("nvlink", _SIGNALS, _read, tells=("nvlinks",), is_slow=True)

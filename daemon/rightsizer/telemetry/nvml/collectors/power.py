@@ -29,5 +29,6 @@ POWER: Final = Collector(
     (Signal.POWER_WATTS, Signal.ENERGY_JOULES),
     _read,
     fields=(_ENERGY,),
+    is_essential=True,
     settles=True,
 )

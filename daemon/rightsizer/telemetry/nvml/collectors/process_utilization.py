@@ -58,5 +58,11 @@ def _read(handle: Handle, draft: Draft) -> None:
 
 
 PROCESS_UTILIZATION: Final = Collector(
-    "process_utilization", (), _read, on_mig_parent=False, is_slow=True, part_of="processes"
+    "process_utilization",
+    (),
+    _read,
+    tells=("process_shares",),
+    on_mig_parent=False,
+    is_slow=True,
+    part_of="processes",
 )

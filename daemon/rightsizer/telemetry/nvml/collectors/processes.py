@@ -64,12 +64,18 @@ def _plausible(used: int | None, total: float | None) -> int | None:
 
 
 PROCESSES: Final = Collector(
-    "processes", (Signal.PROCESS_COUNT,), _read, on_mig_parent=False, on_mig_instance=True
+    "processes",
+    (Signal.PROCESS_COUNT,),
+    _read,
+    tells=("processes",),
+    on_mig_parent=False,
+    on_mig_instance=True,
 )
 OTHER_PROCESSES: Final = Collector(
     "other_processes",
     (Signal.PROCESS_COUNT,),
     _read_others,
+    tells=("other_processes",),
     on_mig_parent=False,
     on_mig_instance=True,
     is_slow=True,

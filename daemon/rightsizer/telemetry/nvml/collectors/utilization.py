@@ -11,7 +11,7 @@ from rightsizer.telemetry.nvml.failure import Failure
 from rightsizer.telemetry.nvml.handle import Handle
 from rightsizer.telemetry.nvml.sample_buffer import SampleBuffer
 
-__all__ = ["UTILIZATION"]
+__all__ = ["ENGINES", "UTILIZATION"]
 
 _ENGINES: Final = (
     (Signal.ENCODER, "nvmlDeviceGetEncoderUtilization"),
@@ -44,6 +44,9 @@ def _read(handle: Handle, draft: Draft) -> None:
             gpu = 0  # Nothing can run there, which the driver knows and does not tell.
         draft.put_percent(Signal.GPU_BUSY, gpu)
     draft.put_percent(Signal.MEMORY_CONTROLLER_BUSY, memory)
+
+
+def _read_engines(handle: Handle, draft: Draft) -> None:
     for signal, call in _ENGINES:
         answer = handle.ask(call)
         # The second number is the sampling period.
@@ -65,8 +68,17 @@ def _doubt(draft: Draft, rate: Any, suspect_ratio: float) -> None:
 
 UTILIZATION: Final = Collector(
     "utilization",
-    (Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY, *(signal for signal, _ in _ENGINES)),
+    (Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY),
     _read,
+    is_essential=True,
+    on_mig_parent=False,
+    settles=True,
+)
+ENGINES: Final = Collector(
+    "engines",
+    tuple(signal for signal, _ in _ENGINES),
+    _read_engines,
+    part_of="utilization",
     on_mig_parent=False,
     settles=True,
 )

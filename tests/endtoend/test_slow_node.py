@@ -1,0 +1,89 @@
+"""A real agent over a driver that is slow for a while, seen by whoever scrapes it."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from agent_process import AgentProcess, agent_process, eventually
+
+TESTS: Final = Path(__file__).parents[1]
+CONFIG: Final = """
+sampling: {interval: 200ms}
+sources:
+  nvml: {deadline: 160ms}
+  simulated: {scenario: eight-gpu-node}
+history: {path: ''}
+web: {listen_addresses: ['127.0.0.1:0']}
+"""
+
+
+def tell(file: Path, **latencies: Any) -> None:
+    """Have the driver take its time from now on; the file is never half written."""
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(latencies))
+    fresh.replace(file)
+
+
+def slow_gpus(agent: AgentProcess) -> float:
+    """How many GPUs the agent calls slow."""
+    return agent.metric("rightsizer_device_slow")
+
+
+def test_a_slow_driver_is_read_at_the_pace_that_it_allows(tmp_path: Path) -> None:
+    """No GPU is down at any scrape, none of the time is unknown, and it says what waits.
+
+    Once the driver is quick, everything is read as before.
+    """
+    file = tmp_path / "latency.json"
+    tell(file)
+    command = (sys.executable, str(TESTS / "slow_agent.py"), str(file))
+    with agent_process(tmp_path, command=command, config=CONFIG) as agent:
+        eventually(lambda: agent.metric("rightsizer_device_up") == 8)
+        eventually(lambda: agent.metric("rightsizer_state_seconds_total") > 8)
+        tell(file, seconds=0.03)
+        eventually(lambda: slow_gpus(agent) == 8)
+        up, unknown = [], agent.metric("rightsizer_state_seconds_total", state="unknown")
+        before = agent.metric("rightsizer_state_seconds_total")
+        for _ in range(20):
+            up.append(agent.metric("rightsizer_device_up"))
+            assert agent.get("/-/healthy")[0] == 200
+            time.sleep(0.1)
+        postponed = agent.metric("rightsizer_collector_postponed_devices")
+        after = agent.metric("rightsizer_state_seconds_total")
+        later = agent.metric("rightsizer_state_seconds_total", state="unknown")
+        shown = len([name for name, _ in agent.metrics() if name == "rightsizer_power_watts"])
+        tell(file)
+        status = agent.end()
+
+    assert set(up) == {8}
+    assert shown == 8
+    assert after > before
+    assert later == unknown
+    assert postponed > 0
+    assert status == 0
+
+
+def test_a_gpu_that_hangs_is_down_alone_and_comes_back(tmp_path: Path) -> None:
+    """One flip down, one flip up; the others do not notice."""
+    file = tmp_path / "latency.json"
+    tell(file)
+    config = CONFIG.replace("deadline: 160ms", "deadline: 160ms, hung_after: 1s")
+    command = (sys.executable, str(TESTS / "slow_agent.py"), str(file))
+    with agent_process(tmp_path, command=command, config=config) as agent:
+        eventually(lambda: agent.metric("rightsizer_device_up") == 8)
+        tell(file, gpus={"2": None})
+        eventually(lambda: agent.metric("rightsizer_device_up") == 7)
+        reasons = agent.metric("rightsizer_device_down_info", reason="timed_out")
+        seen = []
+        for _ in range(10):
+            seen.append(agent.metric("rightsizer_device_up"))
+            time.sleep(0.1)
+        tell(file)
+        eventually(lambda: agent.metric("rightsizer_device_up") == 8)
+        status = agent.end()
+
+    assert set(seen) == {7}
+    assert reasons == 1
+    assert status == 0

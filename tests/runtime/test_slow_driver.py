@@ -1,0 +1,69 @@
+"""What is said of a slow driver: in the log once, in the gauges always."""
+
+from structlog import get_logger
+from structlog.testing import capture_logs
+
+from rightsizer.domain.device import Device
+from rightsizer.domain.snapshot import Slow, Snapshot
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.runtime.slow_driver import SlowDriverLog, slow_driver_gauges
+
+SECOND = NANOSECONDS_PER_SECOND
+DEVICES = (Device("GPU-0", 0), Device("GPU-1", 1))
+
+
+def snapshot(second: int, **postponed: tuple[str, ...]) -> Snapshot:
+    """One tick, with the GPUs that are slow and what is asked of them less often."""
+    slow = {uuid.replace("_", "-"): Slow(1.5, names) for uuid, names in postponed.items()}
+    return Snapshot(second * SECOND, second * SECOND, SECOND, DEVICES, {}, slow=slow)
+
+
+def told(*snapshots: Snapshot) -> list[dict[str, object]]:
+    """The lines that a course of snapshots gives."""
+    log = SlowDriverLog(get_logger())
+    with capture_logs() as lines:
+        for each in snapshots:
+            log.tell(each)
+    return [dict(line) for line in lines]
+
+
+def test_a_slow_driver_is_told_once_with_what_is_done() -> None:
+    """Which GPUs and which readings, half a minute after the first, and that it is over."""
+    course = [snapshot(second, GPU_0=("ecc",)) for second in range(10)]
+    course += [snapshot(second, GPU_0=("ecc",), GPU_1=("clocks",)) for second in range(10, 500)]
+    course += [snapshot(second) for second in range(500, 600)]
+
+    slow, over = told(*course)
+
+    assert (slow["event"], slow["gpus"]) == ("driver_slow", "0,1")
+    assert slow["asked_less_often"] == "clocks,ecc"
+    assert slow["longest_round_seconds"] == 1.5
+    assert over["event"] == "driver_recovered"
+
+
+def test_more_that_is_slow_is_told_now_and_then() -> None:
+    """What joins later is said ten minutes after the line before, and nothing is said again."""
+    course = [snapshot(second, GPU_0=()) for second in range(100)]
+    course += [snapshot(second, GPU_0=(), GPU_1=("ecc",)) for second in range(100, 3000)]
+
+    lines = told(*course)
+
+    assert [line["gpus"] for line in lines] == ["0", "0,1"]
+
+
+def test_a_quick_driver_is_not_talked_about() -> None:
+    """Neither that it is quick nor that it has become so."""
+    assert told(*(snapshot(second) for second in range(100))) == []
+
+
+def test_gauges_tell_what_is_slow_and_what_waits() -> None:
+    """Each GPU is slow or not; what is asked less often is there only while it is."""
+    gauges = slow_driver_gauges(snapshot(1, GPU_1=("clocks", "ecc")))
+
+    assert gauges == {
+        'rightsizer_device_slow{uuid="GPU-0"}': 0.0,
+        'rightsizer_device_slow{uuid="GPU-1"}': 1.0,
+        'rightsizer_device_round_duration_seconds{uuid="GPU-1"}': 1.5,
+        'rightsizer_collector_postponed_devices{collector="clocks"}': 1.0,
+        'rightsizer_collector_postponed_devices{collector="ecc"}': 1.0,
+    }

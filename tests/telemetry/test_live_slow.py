@@ -1,0 +1,266 @@
+"""A driver that is slow and answers: readings come at the pace that it allows, and none is lost."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from nvml_driver import reading
+from rightsizer.accounting.books import Books
+from rightsizer.domain.entry import Entry
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.signal import Signal
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.domain.state import State
+from rightsizer.domain.units import nanoseconds
+from rightsizer.edge.clock import SystemClock
+from rightsizer.telemetry.live import LiveSource
+from rightsizer.telemetry.simulated.library import SimulatedLibrary
+from rightsizer.telemetry.simulated.node import Node
+from simulated_driver import node_of
+from slow_driver import SlowDriver
+
+POWER = "nvmlDeviceGetPowerUsage"
+GPM = "nvmlGpmSampleGet"
+SHARES = "nvmlDeviceGetProcessUtilization"
+TICK_SECONDS = 0.05
+CLOCKS_APART = 20_000_000
+"""Nanoseconds: the wall clock and the steady one are not read at the same instant."""
+PATIENCE = {"deadline_seconds": 0.04, "hung_after_seconds": 30.0, "slow_interval_seconds": 1.0}
+
+
+@dataclass
+class SlowNode:
+    """Eight GPUs whose calls take their time, ticked in real time, with the books behind them."""
+
+    node: Node
+    driver: SlowDriver
+    source: LiveSource
+    clock: SystemClock
+    books: Books = field(default_factory=Books)
+    entries: dict[str, list[Entry]] = field(default_factory=dict)
+    read_at: dict[str, list[int]] = field(default_factory=dict)
+    """When the distinct readings of each device were taken."""
+
+    def uuid(self, index: int) -> str:
+        """The uuid of a GPU."""
+        return self.node.units[index].device.uuid
+
+    def tick(self) -> Snapshot:
+        """One look; then the time until the next."""
+        due = self.clock.time() + nanoseconds(TICK_SECONDS)
+        snapshot = self.source.read()
+        for entry in self.books.post(snapshot):
+            self.entries.setdefault(entry.uuid, []).append(entry)
+        for uuid, found in snapshot.readings.items():
+            times = self.read_at.setdefault(uuid, [])
+            if not times or found.time != times[-1]:
+                times.append(found.time)
+        self.clock.wait_until(due, threading.Event())
+        return snapshot
+
+    def until(self, is_so: Callable[[Snapshot], bool]) -> Snapshot:
+        """Tick until something is so."""
+        for _ in range(600):
+            snapshot = self.tick()
+            if is_so(snapshot):
+                return snapshot
+        pytest.fail(f"it never came to pass: {snapshot.down} {snapshot.trouble}")
+
+
+@contextmanager
+def slow_node(**options: float) -> Iterator[SlowNode]:
+    """The node, after all its GPUs were read."""
+    clock = SystemClock()
+    node = node_of("eight-gpu-node", clock.wall_time())
+    driver = SlowDriver(SimulatedLibrary(node, clock.wall_time, counts_calls=True))
+    with reading(driver, clock, **{**PATIENCE, **options}) as source:
+        slow = SlowNode(node, driver, source, clock)
+        try:
+            slow.until(lambda snapshot: len(snapshot.readings) == 8)
+            yield slow
+        finally:
+            driver.release()
+
+
+def test_a_round_that_is_late_counts_when_it_comes() -> None:
+    """A GPU whose essential calls alone take longer than a tick is up, at its own pace."""
+    with slow_node() as node:
+        node.driver.latency = lambda _, index: 0.03 if index == 3 else 0.0
+        node.until(lambda snapshot: node.uuid(3) in snapshot.slow)
+        before = len(node.read_at[node.uuid(3)])
+        for _ in range(60):
+            snapshot = node.tick()
+            assert not snapshot.down
+            assert len(snapshot.readings) == 8
+        assert len(node.read_at[node.uuid(3)]) > before + 3
+        assert len(node.read_at[node.uuid(3)]) < len(node.read_at[node.uuid(2)])
+
+
+def test_what_is_essential_is_read_before_what_is_not() -> None:
+    """Utilization, memory and power come with every round; the rest is asked in turns."""
+    with slow_node() as node:
+        node.driver.latency = lambda _, index: 0.005 if index == 3 else 0.0
+        node.until(lambda snapshot: node.uuid(3) in snapshot.slow)
+        inside = node.driver.inside
+        before = Counter(inside.calls)
+        for _ in range(40):
+            found = node.tick().readings[node.uuid(3)]
+            for signal in (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES, Signal.POWER_WATTS):
+                assert found.get(signal) is not None
+            # What is not asked in this round holds on.
+            assert found.get(Signal.TEMPERATURE_CELSIUS) is not None
+        snapshot = node.tick()
+        assert {"temperature", "clocks"} & set(snapshot.slow[node.uuid(3)].postponed)
+        assert not {"gpm", "utilization", "memory", "power"} & set(
+            snapshot.slow[node.uuid(3)].postponed
+        )
+        calls = Counter(inside.calls) - before
+        assert calls["nvmlDeviceGetTemperature"] < calls[POWER]
+
+
+def test_one_slow_call_is_asked_less_often_alone() -> None:
+    """The shares of processes take three ticks: they wait, and cost the others next to nothing."""
+    with slow_node() as node:
+        node.driver.latency = lambda name, _: (
+            0.1 if name.startswith("nvmlDeviceGetProcess") else 0.0
+        )
+        node.until(lambda snapshot: len(snapshot.slow) == 8)
+        before = {uuid: len(times) for uuid, times in node.read_at.items()}
+        for _ in range(60):
+            snapshot = node.tick()
+            assert not snapshot.down
+        assert all("process_utilization" in slow.postponed for slow in snapshot.slow.values())
+        assert min(len(times) - before[uuid] for uuid, times in node.read_at.items()) > 30
+
+
+def test_a_slow_profiling_sample_stretches_the_pace_of_its_gpu() -> None:
+    """Its counters are means over all the time between two samples: nothing is missing of them."""
+    with slow_node() as node:
+        node.driver.latency = lambda name, _: 0.1 if name == GPM else 0.0
+        node.until(lambda snapshot: len(snapshot.slow) == 8)
+        for _ in range(30):
+            snapshot = node.tick()
+            assert not snapshot.down
+            for found in snapshot.readings.values():
+                assert found.why_missing(Signal.SM_ACTIVE) is None
+
+
+def test_a_driver_that_serves_one_call_at_a_time() -> None:
+    """All GPUs wait in one line: each is up and has its turn."""
+    with slow_node() as node:
+        node.driver.is_serial = True
+        node.driver.latency = lambda _, index: 0.005 if index >= 0 else 0.0
+        node.until(lambda snapshot: len(snapshot.slow) == 8)
+        before = {uuid: len(times) for uuid, times in node.read_at.items()}
+        for _ in range(80):
+            assert not node.tick().down
+        assert all(len(times) > before[uuid] + 1 for uuid, times in node.read_at.items())
+
+
+def test_it_goes_back_to_the_usual_pace_by_itself() -> None:
+    """A node that was slow for a while: then every tick reads every GPU again, and all of it."""
+    with slow_node() as node:
+        node.driver.latency = lambda _, index: 0.01 if index >= 0 else 0.0
+        node.until(lambda snapshot: len(snapshot.slow) == 8)
+        node.driver.release()
+        inside, calls = node.driver.inside, []
+        for _ in range(120):
+            before = inside.calls["nvmlDeviceGetTemperature"]
+            node.tick()
+            calls.append(inside.calls["nvmlDeviceGetTemperature"] - before)
+        assert sum(calls[-20:]) >= 8 * 15
+        states = {entry.state for entries in node.entries.values() for entry in entries}
+        assert State.UNKNOWN not in states
+
+
+def test_a_hung_call_takes_its_own_gpu_out() -> None:
+    """Slow for a while, then down until a round comes back; no neighbor misses a tick for it."""
+    with slow_node(hung_after_seconds=0.3) as node:
+        hung = node.uuid(2)
+        node.driver.latency = lambda name, index: (
+            float("inf") if (name, index) == (POWER, 2) else 0.0
+        )
+        snapshot = node.until(lambda snapshot: hung in snapshot.down)
+        assert snapshot.down[hung].reason is Missing.TIMED_OUT
+        assert POWER in snapshot.down[hung].detail
+        for _ in range(10):
+            snapshot = node.tick()
+            assert set(snapshot.down) == {hung}
+            assert len(snapshot.readings) == 7
+        node.driver.release()
+        node.until(lambda snapshot: not snapshot.down)
+
+
+def test_a_slow_round_is_not_given_up() -> None:
+    """Calls that come back are a sign of life: no thread is left behind, however long a round."""
+    with slow_node(abandon_after_seconds=1.0) as node:
+        node.driver.latency = lambda _, index: 0.2 if index == 1 else 0.0
+        times = node.read_at[node.uuid(1)]
+        known = len(times)
+
+        def has_come(snapshot: Snapshot) -> bool:
+            assert snapshot.abandoned_workers == 0
+            return len(times) > known + 2
+
+        node.until(has_come)
+
+
+@settings(
+    phases=[Phase.explicit, Phase.generate],
+    max_examples=5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
+)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.tuples(st.integers(0, 7), st.sampled_from([POWER, GPM, SHARES, ""])),
+            st.sampled_from([0.0, 0.002, 0.01, 0.03, 0.08, 0.15]),
+            max_size=6,
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_no_reading_is_lost_or_counted_twice(
+    phases: list[dict[tuple[int, str], float]],
+) -> None:
+    """Whatever takes how long: entries follow each other without a gap, and each ends a reading.
+
+    Every round that was begun is in the books once, but for the one under way at the end.
+    """
+    with slow_node() as node:
+        asked = Counter({uuid: len(times) for uuid, times in node.read_at.items()})
+        begun: Counter[int] = Counter()
+        for phase in phases:
+
+            def latency(
+                name: str, index: int, phase: dict[tuple[int, str], float] = phase
+            ) -> float:
+                begun[index] += name == POWER
+                return max(phase.get((index, name), 0.0), phase.get((index, ""), 0.0))
+
+            node.driver.latency = latency
+            for _ in range(20):
+                snapshot = node.tick()
+                assert snapshot.readings.keys() | snapshot.down.keys() == {
+                    device.uuid for device in snapshot.devices
+                }
+        for index in range(8):
+            uuid, times = node.uuid(index), node.read_at[node.uuid(index)]
+            entries = node.entries[uuid]
+            assert times == sorted(set(times))
+            apart = [abs(former.end - later.start) for former, later in pairwise(entries)]
+            accounted = sum(entry.end - entry.start for entry in entries)
+            assert max(apart, default=0) < CLOCKS_APART
+            assert abs(accounted - (times[-1] - times[0])) < CLOCKS_APART
+            assert len(entries) == len(times) - 1
+            assert begun[index] - 2 <= len(times) - asked[uuid] <= begun[index] + 1

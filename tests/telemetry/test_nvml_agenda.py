@@ -1,0 +1,91 @@
+"""What is asked in a round: everything while there is time, in turns where there is not."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.telemetry.nvml.agenda import Item, choose
+from rightsizer.telemetry.nvml.collectors import COLLECTORS
+
+SECOND = NANOSECONDS_PER_SECOND
+COSTS = st.lists(st.floats(0.0, 5.0), min_size=1, max_size=20)
+
+
+def items_of(costs: list[float]) -> list[Item]:
+    """Collectors that took so long when they were asked at second 0."""
+    return [Item(COLLECTORS[0], asked_at=0, seconds=cost) for cost in costs]
+
+
+def asked(items: list[Item]) -> list[bool]:
+    """Which of them a round is to ask."""
+    return [item.is_chosen for item in items]
+
+
+def test_all_that_is_due_is_asked_where_it_fits() -> None:
+    """The usual case: nothing is left out, and nothing is asked before it is due."""
+    items = items_of([0.1, 0.2, 0.05])
+    items[2].due = 2 * SECOND
+
+    assert choose(items, 0.31, SECOND) == []
+    assert asked(items) == [True, True, False]
+
+
+def test_one_that_is_slow_makes_way_for_the_others() -> None:
+    """It alone is asked less often: after ten times what it takes, and then for once."""
+    items = items_of([3.0, 0.01, 0.01])
+
+    assert choose(items, 0.4, 29 * SECOND) == [items[0]]
+    assert asked(items) == [False, True, True]
+    assert choose(items, 0.4, 30 * SECOND) == []
+    assert asked(items) == [True, True, True]
+    assert [item.is_overtime for item in items] == [True, False, False]
+
+
+def test_what_was_never_asked_goes_first() -> None:
+    """Nobody knows what it costs before."""
+    items = items_of([0.3, 0.0])
+    items[1].asked_at = None
+
+    choose(items, 0.2, SECOND)
+
+    assert asked(items) == [False, True]
+
+
+@given(COSTS, st.floats(-5.0, 1.0), st.integers(0, 600))
+def test_a_round_keeps_to_its_time_but_for_one(
+    costs: list[float], left_seconds: float, at: int
+) -> None:
+    """What costs something and is chosen fits into the time, but for one that has waited.
+
+    All others are told.
+    """
+    items = items_of(costs)
+
+    postponed = choose(items, left_seconds, at * SECOND)
+
+    overtime = [item for item in items if item.is_overtime]
+    assert len(overtime) <= 1
+    fitting = [
+        item.seconds
+        for item in items
+        if item.is_chosen and not item.is_overtime and item.seconds > 0.0001
+    ]
+    assert sum(fitting) <= max(0.0, left_seconds) + 1e-9
+    assert {id(item) for item in items if not item.is_chosen} == {id(item) for item in postponed}
+
+
+@given(COSTS, st.floats(-5.0, 1.0))
+def test_none_is_left_out_forever(costs: list[float], left_seconds: float) -> None:
+    """However little time there is, each has its turn again and again."""
+    items = items_of(costs)
+    counts = [0] * len(items)
+    now = 0
+    for _ in range(60 * len(items) + 200):
+        choose(items, left_seconds, now)
+        for place, item in enumerate(items):
+            if item.is_chosen:
+                counts[place] += 1
+                item.asked(now, item.seconds)
+        now += round((1.0 + sum(item.seconds for item in items if item.is_chosen)) * SECOND)
+
+    assert min(counts) >= 2
