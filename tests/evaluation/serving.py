@@ -75,12 +75,13 @@ def evaluate(options: Options) -> Iterator[str]:
     )
     yield _ON_READINGS
     yield table(
-        _held_out(computed), ("left out", "rows", "us a layer, a request", "median", "p90", "")
+        _held_out(computed),
+        ("left out", "rows", "us a layer, ns a request", "median", "p90", ""),
     )
     yield _ON_GPUS
     yield table(
         _other_gpus(rows, computed),
-        ("fitted on others", "rows", "us a layer, a request", "median", "p90", ""),
+        ("fitted on others", "rows", "us a layer, ns a request", "median", "p90", ""),
     )
     yield _constants(computed)
     yield table(_coverage(groups), ("90 % intervals", "rows", "covered"))
@@ -204,7 +205,7 @@ def _constants(rows: Sequence[Row]) -> str:
     names = sorted({row.model_name for row in rows})
     others = [fit_bunching([row for row in rows if row.model_name != name]) for name in names]
     return (
-        f"\nIn use: {_spelled(Constants.of_product())} us; what a request adds lies between "
+        f"\nIn use: {_spelled(Constants.of_product())}; what a request adds lies between "
         "what fits here and what fits MLPerf's engines below. Bunching of prompts: "
         f"{fit_bunching(rows):.2f} by these rows, {min(others):.2f} to {max(others):.2f} with a"
         " model left out. Nothing else is fitted to these rows: what boards reach is the"
@@ -223,10 +224,10 @@ def _offline(path: Path) -> Iterator[str]:
     yield table(cells, ("llama2-70b Offline", "round", "tokens/s a GPU", "predicted"))
     errors = {
         each: distance(rows, replace(Constants.of_product(), request=each).settings)
-        for each in (0, Constants.of_product().request, 48)
+        for each in (0, Constants.of_product().request, 600)
     }
     spelled = ", ".join(
-        f"x{math.exp(error):.2f} with {each} us a request" for each, error in errors.items()
+        f"x{math.exp(error):.2f} with {each} ns a request" for each, error in errors.items()
     )
     yield f"\nMedian error: {spelled}.\n"
 

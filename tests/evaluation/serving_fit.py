@@ -13,27 +13,33 @@ __all__ = ["Constants", "Linear", "fit", "fit_bunching"]
 
 _PROBE: Final = 10
 _STEPS: Final = (-4, -1, 0, 1, 4)
+_FINER: Final = 10
 _RATIOS: Final = tuple(step / 20 for step in range(4, 31))
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What is fitted to the time between tokens, in microseconds."""
+    """What is fitted to the time between tokens."""
 
     layer: int = 0
+    """Microseconds of a layer."""
     request: int = 0
+    """Nanoseconds of a request in a layer."""
 
     @classmethod
     def of_product(cls) -> Self:
         """Those that are in use."""
         settings = ServingSettings()
-        return cls(round(1e6 * settings.layer_seconds), round(1e6 * settings.request_seconds))
+        beside = settings.request_layer_seconds
+        return cls(round(1e6 * settings.layer_seconds), round(1e9 * beside))
 
     @property
     def settings(self) -> ServingSettings:
         """In place of those in use."""
         return replace(
-            ServingSettings(), layer_seconds=self.layer / 1e6, request_seconds=self.request / 1e6
+            ServingSettings(),
+            layer_seconds=self.layer / 1e6,
+            request_layer_seconds=self.request / 1e9,
         )
 
 
@@ -64,7 +70,7 @@ class Linear:
 
 def fit(rows: Sequence[Linear]) -> Constants:
     """The constants with the least mean absolute error."""
-    found = Constants(30, 30)
+    found = Constants(30, 300)
     while True:
         better = min(_neighbors(found), key=lambda each: _loss(rows, each))
         if _loss(rows, better) >= _loss(rows, found):
@@ -86,10 +92,10 @@ def fit_bunching(rows: Sequence[Row]) -> float:
 
 def _neighbors(constants: Constants) -> list[Constants]:
     return [
-        Constants(constants.layer + across, constants.request + along)
+        Constants(constants.layer + across, constants.request + _FINER * along)
         for across in _STEPS
         for along in _STEPS
-        if constants.layer + across >= 0 and constants.request + along >= 0
+        if constants.layer + across >= 0 and constants.request + _FINER * along >= 0
     ]
 
 

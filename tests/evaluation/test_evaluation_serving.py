@@ -98,7 +98,7 @@ def test_the_fit_finds_what_rows_were_made_of(truth: Path) -> None:
     rows = [Linear.of(row) for row in read_rows(truth / FILE)]
     made = [
         Linear(
-            row=_measured(each, each.rest_ms + 21 * each.layer_ms + 57 * each.request_ms),
+            row=_measured(each, each.rest_ms + 21 * each.layer_ms + 570 * each.request_ms),
             rest_ms=each.rest_ms,
             layer_ms=each.layer_ms,
             request_ms=each.request_ms,
@@ -106,7 +106,7 @@ def test_the_fit_finds_what_rows_were_made_of(truth: Path) -> None:
         for each in rows
     ]
 
-    assert fit(made) == Constants(layer=21, request=57)
+    assert fit(made) == Constants(layer=21, request=570)
 
 
 def test_the_reference_form_is_reproduced(truth: Path) -> None:
@@ -125,12 +125,13 @@ def test_errors_are_told_by_group_and_left_out(truth: Path) -> None:
     ]
 
     assert ["files that can be computed", "3"] in lines
+    assert ["rows that can be computed", "4"] in lines
     assert ["all", "5"] in lines
     assert ["by model", "3"] in lines
     assert ["h200_sxm, answers of 1000 tokens and more", "1"] in lines
     assert any(line[0].startswith("c: ") and "in a prefix cache" in line[0] for line in lines)
     assert not any(line[0].startswith("b: ") for line in lines)
-    assert f"In use: {Constants.of_product().layer}, {Constants.of_product().request} us" in text
+    assert f"In use: {Constants.of_product().layer}, {Constants.of_product().request};" in text
     assert "time to the first token" in text
 
 

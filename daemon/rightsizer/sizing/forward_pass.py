@@ -64,8 +64,8 @@ class ForwardPass:
         """One token of each request, that many at a time in each stage."""
         each = max(1.0, requests / self.layout.pipeline)
         cost = self._products(each, each).plus(self.attention.of_new_tokens(each, context_tokens))
-        waiting = PassCost(latency=requests * self.settings.request_seconds)
-        return cost.plus(self._exchange(each)).plus(waiting)
+        beside = requests * self.model.layers * self.settings.request_layer_seconds
+        return cost.plus(self._exchange(each)).plus(PassCost(latency=beside))
 
     def prompts(self, tokens: float, requests: float = 1.0, cached_tokens: float = 0.0) -> PassCost:
         """Prompts of so many tokens each, several at a time; the last token of each is sampled.

@@ -12,18 +12,19 @@ class ServingSettings:
     """Figures of serving engines; a site that has measured its own sets them."""
 
     layer_seconds: float = setting(
-        38e-6,
+        40e-6,
         help="What one layer takes of every pass beyond its reads and products: starting kernels.",
         unit="seconds",
         minimum=0.0,
-        source="fitted on measured TPOT (vLLM, Hopper); 37 to 38 us with a model left out",
+        source="fitted on measured TPOT (vLLM, Hopper)",
     )
-    request_seconds: float = setting(
-        20e-6,
-        help="What each request in flight adds to a step: scheduling, sampling, detokenizing.",
+    request_layer_seconds: float = setting(
+        0.25e-6,
+        help="What each request in flight adds to each layer of a step: scheduling, attention's "
+        "tiles, cache writes.",
         unit="seconds",
         minimum=0.0,
-        source="between 48 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best",
+        source="between 0.6 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best",
     )
     attention_compute_ratio: float = setting(
         0.65,
