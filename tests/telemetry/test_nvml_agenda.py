@@ -89,3 +89,21 @@ def test_none_is_left_out_forever(costs: list[float], left_seconds: float) -> No
         now += round((1.0 + sum(item.seconds for item in items if item.is_chosen)) * SECOND)
 
     assert min(counts) >= 2
+
+
+def test_one_that_hung_once_is_soon_tried_again() -> None:
+    """A call that came back after an hour keeps nobody waiting for ten; twice says that it will.
+
+    However long it hung, no reading is given up for longer than five minutes.
+    """
+    item = Item(COLLECTORS[0])
+    item.asked(0, 0.001)
+    item.asked(3600 * SECOND, 3600.0)
+
+    assert choose([item], 0.4, 3629 * SECOND) == [item]
+    assert choose([item], 0.4, 3630 * SECOND) == []
+    item.asked(7300 * SECOND, 3600.0)
+    assert choose([item], 0.4, 7599 * SECOND) == [item]
+    assert choose([item], 0.4, 7600 * SECOND) == []
+    item.asked(7600 * SECOND, 0.001)
+    assert choose([item], 0.4, 7601 * SECOND) == []

@@ -116,7 +116,7 @@ class LiveSource:
             return f"threads that still hold profiling counters: {held}" if held else None
         if not self._connection.is_released:
             return "NVML is still open: a driver call is under way"
-        hung = self._stations.abandoned + sum(worker.abandoned for worker in self._xids.workers)
+        hung = sum(worker.abandoned for worker in self._workers)
         return f"{hung} threads hang in the driver and hold what they had" if hung else None
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class LiveSource:
             host=look.node,
             holdings=look.holdings,
             collectors=self._collectors(rounds, look),
-            abandoned_workers=self._stations.abandoned,
+            abandoned_workers=self._abandoned,
             slow=self._stations.slow(),
             topology=look.topology,
             xids=self._xids.xids,
@@ -207,6 +207,10 @@ class LiveSource:
     def _workers(self) -> tuple[Worker[Any, Any], ...]:
         """All who may hold something of an opening of NVML."""
         return (*self._stations.workers, *self._xids.workers)
+
+    @property
+    def _abandoned(self) -> int:
+        return self._connection.abandoned + sum(worker.abandoned for worker in self._workers)
 
     def _counters_are_released(self) -> bool:
         return self._controls.released(Held.COUNTERS) is not None

@@ -17,6 +17,12 @@ __all__ = ["Item", "choose"]
 _OVERTIME: Final = 10.0
 """What fits into no round is asked after as many times its own duration: a tenth of the time."""
 
+_ONCE_SECONDS: Final = 3.0
+"""What took longer has hung: once says little of the next time, and twice that it will again."""
+
+_EVER_SECONDS: Final = 30.0
+"""No hang says more than this: after ten times as long anything is tried again."""
+
 _NOTHING_SECONDS: Final = 0.0001
 """What takes no longer asks the driver nothing: a device that does not have it, for one."""
 
@@ -32,6 +38,8 @@ class Item:
     """Between the last two times that it was asked."""
     seconds: float = 0.0
     """How long it took the last time."""
+    seconds_before: float = math.inf
+    """How long it took the time before."""
     is_told: bool = False
     """Whether there is something to tell of how it fared: the device has what it reads."""
     has_failed: bool = False
@@ -44,8 +52,14 @@ class Item:
         """Note that it was asked."""
         if self.asked_at is not None:
             self.period = now - self.asked_at
+            self.seconds_before = self.seconds
         self.asked_at = now
         self.seconds = duration_seconds
+
+    @property
+    def cost_seconds(self) -> float:
+        """What it may take this time: one that hung once, and came back, is soon tried again."""
+        return min(self.seconds, max(self.seconds_before, _ONCE_SECONDS), _EVER_SECONDS)
 
 
 def choose(items: Collection[Item], left_seconds: float, now: Nanoseconds) -> list[Item]:
@@ -66,7 +80,7 @@ def choose(items: Collection[Item], left_seconds: float, now: Nanoseconds) -> li
         item.is_chosen = now >= item.due
         if item.is_chosen:
             due.append(item)
-    if sum(item.seconds for item in due) <= left_seconds:
+    if sum(item.cost_seconds for item in due) <= left_seconds:
         return []
     return _postponed(due, left_seconds, now)
 
@@ -74,8 +88,8 @@ def choose(items: Collection[Item], left_seconds: float, now: Nanoseconds) -> li
 def _postponed(due: Iterable[Item], left_seconds: float, now: Nanoseconds) -> list[Item]:
     large: list[Item] = []
     for item in sorted(due, key=lambda item: _patience(item, now), reverse=True):
-        if item.seconds <= max(left_seconds, _NOTHING_SECONDS):
-            left_seconds -= item.seconds
+        if item.cost_seconds <= max(left_seconds, _NOTHING_SECONDS):
+            left_seconds -= item.cost_seconds
         else:
             large.append(item)
     patient = [item for item in large if _patience(item, now) >= _OVERTIME]
@@ -87,7 +101,8 @@ def _postponed(due: Iterable[Item], left_seconds: float, now: Nanoseconds) -> li
 
 def _patience(item: Item, now: Nanoseconds) -> float:
     """How long it has waited, in its own duration."""
-    return _waited(item, now) / item.seconds if item.seconds else math.inf
+    cost_seconds = item.cost_seconds
+    return _waited(item, now) / cost_seconds if cost_seconds else math.inf
 
 
 def _waited(item: Item, now: Nanoseconds) -> float:

@@ -14,6 +14,7 @@ from rightsizer.edge.clock import Clock
 from rightsizer.telemetry.nvml.back_off import BackOff
 from rightsizer.telemetry.nvml.driver import Driver, explain
 from rightsizer.telemetry.nvml.failure import Failure
+from rightsizer.telemetry.nvml.impasses import Impasses
 from rightsizer.telemetry.nvml.inventory import Inventory
 from rightsizer.telemetry.nvml.settings import LiveSettings
 from rightsizer.telemetry.worker import Crashed, Stuck, Worker
@@ -39,14 +40,21 @@ class Connection:
         self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path
     ) -> None:
         """Nothing is asked of the driver before the first `advance`."""
-        generations = itertools.count()
+        generations, impasses = itertools.count(), Impasses()
         self._clock = clock
         self._settings = settings
         self._worker: Worker[Driver, Inventory | Failure] = Worker(
             "nvml",
-            lambda: Driver(generations, catalogue, sysfs),
+            lambda: Driver(
+                generations,
+                catalogue,
+                sysfs,
+                impasses=impasses,
+                standing=lambda: self.inventory,
+            ),
             abandon_after_seconds=settings.abandon_after_seconds,
             abandoned_maximum=settings.abandoned_threads_maximum,
+            moved_at=lambda driver: driver.library.asked_at,
         )
         self._back_off = BackOff(settings.retry_first_seconds, settings.retry_longest_seconds)
         self._unopened_back_off = BackOff(
@@ -57,7 +65,7 @@ class Connection:
         self._reopening = False
         self._retired: tuple[Worker[Any, Any], ...] = ()
         self._is_waiting = False
-        self._calls, self._moved = 0, time.monotonic()
+        self._abandoned = 0
         self._release = _Release.NONE
         self.inventory: Inventory | None = None
         self.trouble: str | None = _OPENING
@@ -69,6 +77,11 @@ class Connection:
         """Whether NVML was let go and no thread is left inside of it."""
         workers = (self._worker, *self._retired)
         return self._release is _Release.DONE and not any(found.abandoned for found in workers)
+
+    @property
+    def abandoned(self) -> int:
+        """How many threads hang in a look for devices and were given up."""
+        return self._worker.abandoned
 
     @property
     def may_reopen(self) -> bool:
@@ -83,6 +96,9 @@ class Connection:
         if self._release is not _Release.NONE:
             self._advance_release()
             return
+        abandoned, self._abandoned = self._abandoned, self.abandoned
+        if self._abandoned < abandoned:
+            self.look_soon()  # Where a thread has come back there may be a GPU again.
         if not self._is_waiting and self._clock.time() >= self._due:
             self._begin()
         if self._is_waiting:
@@ -162,13 +178,14 @@ class Connection:
             asked = self._worker.ask(Driver.look)
         if asked:
             self._is_waiting = True
-            self._calls = 0
 
     def _take(self, deadline: float) -> None:
         answer = self._worker.answer(deadline)
         if isinstance(answer, Stuck):
-            if not self._watch(answer):
-                # Past its patience, the worker tries the same on a fresh thread.
+            self._tell(answer)
+            # A slow look at many GPUs that was begun anew would never come to its end: calls that
+            # come back are a sign of life.
+            if answer.still_seconds >= self._settings.abandon_after_seconds:
                 self._begin()
             return
         self._is_waiting = False
@@ -179,24 +196,16 @@ class Connection:
         else:
             self._refuse(answer)
 
-    def _watch(self, stuck: Stuck[Driver]) -> bool:
-        """Say where the thread is; whether to wait for it, for a call has come back lately.
-
-        A slow look at many GPUs that was begun anew would never come to its end.
-        """
-        library = None if stuck.state is None else stuck.state.library
-        calls = 0 if library is None else library.calls
-        if self.inventory is None:
-            is_slow = 0 < self._calls < calls
-            call = library.asking if library is not None else None
-            self.trouble = (
-                f"NVML is slow: calls come back, and it is not open after {stuck.seconds:.1f} s"
-                if is_slow
-                else f"NVML hangs in {call or 'opening'} for {stuck.seconds:.1f} s"
-            )
-        if calls != self._calls:
-            self._calls, self._moved = calls, time.monotonic()
-        return time.monotonic() - self._moved < self._settings.abandon_after_seconds
+    def _tell(self, stuck: Stuck[Driver]) -> None:
+        """Say where the thread is while nothing is known: slow, or in a call that hangs."""
+        if self.inventory is not None:
+            return
+        call = stuck.state.library.asking if stuck.state is not None else None
+        self.trouble = (
+            f"NVML is slow: it is not open after {stuck.seconds:.1f} s"
+            if stuck.still_seconds < self._settings.hung_after_seconds
+            else f"NVML hangs in {call or 'opening'} for {stuck.still_seconds:.1f} s"
+        )
 
     def _accept(self, inventory: Inventory) -> None:
         self._reopening = False

@@ -1,6 +1,6 @@
 """NVML opened and closed, and what an operator is told when it will not open."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,11 +12,13 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.domain.reading import Missing
 from rightsizer.telemetry.nvml.facts import Facts
 from rightsizer.telemetry.nvml.failure import Failure
+from rightsizer.telemetry.nvml.impasses import PEERS, Impasses
 from rightsizer.telemetry.nvml.inventory import Inventory, take_inventory
 from rightsizer.telemetry.nvml.library import Library
 from rightsizer.telemetry.nvml.peers import PeerReader
 from rightsizer.telemetry.nvml.wiring import WiringSurvey
 from rightsizer.telemetry.topology.bus import BusGpu, expected_gpus
+from rightsizer.telemetry.topology.told import Told
 
 __all__ = ["Driver", "explain"]
 
@@ -49,8 +51,26 @@ def explain(failure: Failure) -> str:
 class Driver:
     """NVML as one thread opens and closes it for all the others."""
 
-    def __init__(self, generations: Iterator[int], catalogue: Catalogue, sysfs: Path) -> None:
-        """Closed. Each opening takes the next generation."""
+    def __init__(
+        self,
+        generations: Iterator[int],
+        catalogue: Catalogue,
+        sysfs: Path,
+        *,
+        impasses: Impasses | None = None,
+        standing: Callable[[], Inventory | None] = lambda: None,
+    ) -> None:
+        """Closed.
+
+        Args:
+            generations: Each opening takes the next.
+            catalogue: Facts of boards.
+            sysfs: Where it is mounted.
+            impasses: Where threads hang that looked before this one.
+            standing: What such a thread found before; NVML is open for it still.
+        """
+        self._impasses = impasses or Impasses()
+        self._standing = standing
         self.library = Library()
         self._generations = generations
         self._facts = Facts(self.library, catalogue, sysfs, WiringSurvey(self.library))
@@ -68,9 +88,12 @@ class Driver:
             if isinstance(opened, Failure):
                 return opened
             self._generation = opened
-        found = take_inventory(self._facts, self._generation, self._known, bus)
+        found = take_inventory(
+            self._facts, self._generation, self._known or self._standing(), bus, self._impasses
+        )
         if isinstance(found, Inventory):
-            told = self._peers.read(found)
+            with self._impasses.at(PEERS, self.library) as impasse:
+                told = self._peers.read(found) if impasse is None else Told()
             found = self._known = replace(found, versions=self.versions, told=told)
         elif found.driver_is_gone:
             self.close()

@@ -103,7 +103,8 @@ class XidListener:
         if isinstance(answer, Stuck):
             if answer.seconds >= self._settings.deadline_seconds:
                 self.outcome = CollectorOutcome(success=False, duration_seconds=answer.seconds)
-                # Past its patience, the worker tries the same on a fresh thread.
+            # What is heard just now is not dropped, but fetched in the next tick.
+            if answer.still_seconds >= self._settings.abandon_after_seconds:
                 self._ask()
             return
         self._is_asking = False

@@ -1,6 +1,6 @@
 """What is behind the driver: its GPUs and their MIG instances, with the handles to ask them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from rightsizer.domain.reading import Missing
 from rightsizer.telemetry.nvml.blank import is_blank
 from rightsizer.telemetry.nvml.facts import Facts, describe_gpu, with_modes
 from rightsizer.telemetry.nvml.failure import Failure
+from rightsizer.telemetry.nvml.impasses import Impasses
 from rightsizer.telemetry.nvml.mig import Parent, describe_instance
 from rightsizer.telemetry.nvml.wiring import UNKNOWN_WIRING, Wiring
 from rightsizer.telemetry.topology.address import kernel_address
@@ -83,6 +84,7 @@ def take_inventory(
     generation: int,
     known: Inventory | None = None,
     bus: Sequence[BusGpu] = (),
+    impasses: Impasses | None = None,
 ) -> Inventory | Failure:
     """Ask the driver for all of its devices.
 
@@ -91,10 +93,12 @@ def take_inventory(
         generation: Which opening of NVML this is.
         known: What the same opening offered before; facts that cannot change are taken from it.
         bus: The GPUs that the kernel sees; those asleep are not asked, for that would wake them.
+        impasses: Where other looks hang; what is known of a GPU there stands.
     """
+    impasses = impasses or Impasses()
     before = {} if known is None else {gpu.whole.device.uuid: gpu for gpu in known.gpus}
     if any(gpu.is_asleep for gpu in bus):
-        return _take_awake(facts, generation, before, bus)
+        return _take_awake(facts, generation, before, bus, impasses)
     count = facts.library.ask("nvmlDeviceGetCount")
     if isinstance(count, Failure):
         return count
@@ -103,12 +107,12 @@ def take_inventory(
     gpus: list[Gpu] = []
     unopened: dict[int, Failure] = {}
     for index in range(count):
-        handle = facts.library.ask("nvmlDeviceGetHandleByIndex", index)
-        found = (
-            handle
-            if isinstance(handle, Failure)
-            else _identified(facts, handle, index, before, is_alone=count == 1)
-        )
+        with impasses.at(index, facts.library) as impasse:
+            found = (
+                _standing(before, index, impasse)
+                if impasse is not None
+                else _by_number(facts, index, before, is_alone=count == 1)
+            )
         if not isinstance(found, Failure):
             gpus.append(found)
         elif found.driver_is_gone:
@@ -119,21 +123,50 @@ def take_inventory(
 
 
 def _take_awake(
-    facts: Facts, generation: int, before: Mapping[str, Gpu], bus: Sequence[BusGpu]
+    facts: Facts,
+    generation: int,
+    before: Mapping[str, Gpu],
+    bus: Sequence[BusGpu],
+    impasses: Impasses,
 ) -> Inventory | Failure:
     """The GPUs that are awake, each by its address: counting them would wake the others."""
     gpus: list[Gpu] = []
     for found in bus:
         if found.is_asleep:
             continue
-        handle = facts.library.ask("nvmlDeviceGetHandleByPciBusId", found.pci_bus_id.encode())
-        if not isinstance(handle, Failure):
-            index = facts.ask("nvmlDeviceGetIndex", handle)
-            place = len(gpus) if index is None else index
-            gpus.append(_gpu(facts, handle, place, before, is_alone=len(bus) == 1))
-        elif handle.driver_is_gone:
-            return handle
+        with impasses.at(found.pci_bus_id, facts.library) as impasse:
+            if impasse is not None:
+                gpus.extend(_at_address(before, found.pci_bus_id))
+                continue
+            handle = facts.library.ask("nvmlDeviceGetHandleByPciBusId", found.pci_bus_id.encode())
+            if not isinstance(handle, Failure):
+                index = facts.ask("nvmlDeviceGetIndex", handle)
+                place = len(gpus) if index is None else index
+                gpus.append(_gpu(facts, handle, place, before, is_alone=len(bus) == 1))
+            elif handle.driver_is_gone:
+                return handle
     return Inventory(generation, tuple(gpus), hidden=_hidden(bus, gpus))
+
+
+def _standing(before: Mapping[str, Gpu], index: int, impasse: Failure) -> Gpu | Failure:
+    """What is known of a GPU that cannot be looked at; its own thread says whether it answers."""
+    return _known(before, None, index) or impasse
+
+
+def _at_address(before: Mapping[str, Gpu], pci_bus_id: str) -> Iterator[Gpu]:
+    address = kernel_address(pci_bus_id)
+    for gpu in before.values():
+        if kernel_address(gpu.whole.device.pci_bus_id) == address:
+            yield gpu
+
+
+def _by_number(
+    facts: Facts, index: int, before: Mapping[str, Gpu], *, is_alone: bool
+) -> Gpu | Failure:
+    handle = facts.library.ask("nvmlDeviceGetHandleByIndex", index)
+    if isinstance(handle, Failure):
+        return handle
+    return _identified(facts, handle, index, before, is_alone=is_alone)
 
 
 def _hidden(bus: Sequence[BusGpu], gpus: Sequence[Gpu]) -> Mapping[str, Failure]:

@@ -32,16 +32,15 @@ def use_library(library: object | None) -> None:
 class Library:
     """One thread's way to the driver: every call gives a value or a failure."""
 
-    __slots__ = ("asked_at", "asking", "calls")
+    __slots__ = ("asked_at", "asking")
 
     def __init__(self) -> None:
         """Nothing is loaded before `nvmlInit` is asked for."""
         self.asking: str | None = None
         """The call under way; another thread reads it to say where this one hangs."""
         self.asked_at = 0.0
-        """When the last call began, on the monotonic clock."""
-        self.calls = 0
-        """How many there were; another thread sees by it that this one gets on."""
+        """When the last call began, on the monotonic clock; another thread sees by it that this
+        one gets on."""
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """What a function of the bindings returns, or a `Failure`."""
@@ -50,7 +49,6 @@ class Library:
             return Failure(Missing.NOT_SUPPORTED, name, "the bindings are too old for this call")
         self.asking = name
         self.asked_at = time.monotonic()
-        self.calls += 1
         try:
             return function(*arguments)
         except Exception as error:  # noqa: BLE001 - ctypes raises whatever a library provokes.

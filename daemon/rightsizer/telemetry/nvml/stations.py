@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from rightsizer.domain.reading import Missing
 from rightsizer.domain.snapshot import CollectorOutcome, Down, Slow
@@ -40,6 +41,10 @@ class _Station:
     """Whether its last round may have left samples with the driver."""
     unknown_rounds: int = 0
     """How many rounds in a row brought nothing but unknown errors."""
+
+    def succeed(self, former: "_Station") -> None:
+        """Go on where a station of the same GPU left off: it is as slow, or hung, as it was."""
+        self.slowness, self.last, self.is_hung = former.slowness, former.last, former.is_hung
 
 
 class Stations:
@@ -98,7 +103,9 @@ class Stations:
             known = self._stations.get(uuid)
             generation = inventory.generation if inventory is not None else 0
             if known is None or known.generation != generation or known.gpu != gpu:
-                self._stations[uuid] = self._station(gpu, generation)
+                fresh = self._stations[uuid] = self._station(gpu, generation)
+                if known is not None:
+                    fresh.succeed(known)
 
     def ask(self) -> None:
         """Take the rounds that came late, and start one on every station that has none."""
@@ -153,8 +160,9 @@ class Stations:
         if station.is_asked:
             answer = station.worker.answer(time.monotonic())
             if isinstance(answer, Stuck):
-                # Past its patience, the worker tries the same on a fresh thread.
-                station.worker.ask(Session.read)
+                # What comes just now is not asked again, but fetched in the next tick.
+                if answer.still_seconds >= self._settings.abandon_after_seconds:
+                    station.worker.ask(Session.read)
                 return
             station.arrived = self._take(station, answer)
             if station.arrived.duration_seconds <= self._settings.deadline_seconds:
@@ -188,10 +196,19 @@ class Stations:
     def _late(self, station: _Station, stuck: Stuck[Session]) -> Round:
         """What stands of a GPU whose round is under way: what it gave last, unless it hangs."""
         station.is_hung |= stuck.still_seconds >= self._settings.hung_after_seconds
-        last = station.last
-        if last is None or station.is_hung:
+        if station.is_hung:
             return _without_readings(station, _stuck(stuck), _hung_collector(stuck))
-        return Round(last.readings, last.down, last.collectors)
+        last = station.last or _NOTHING
+        first = Down(Missing.NO_SAMPLE, f"its first round takes {stuck.seconds:.1f} s so far")
+        uuids = [target.device.uuid for target in station.gpu.targets]
+        return Round(
+            {uuid: last.readings[uuid] for uuid in uuids if uuid in last.readings},
+            {uuid: last.down.get(uuid, first) for uuid in uuids if uuid not in last.readings},
+            last.collectors,
+        )
+
+
+_NOTHING: Final = Round({}, {}, {})
 
 
 def _without_readings(

@@ -1,0 +1,113 @@
+"""A look for devices that is slow or hangs: it costs the GPU at which it is, and no other."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
+from rightsizer.domain.reading import Missing
+from rightsizer.domain.snapshot import Snapshot
+from rightsizer.edge.clock import FastClock
+from rightsizer.telemetry.live import LiveSource
+
+POWER = "nvmlDeviceGetPowerUsage"
+PEERS = "nvmlDeviceGetTopologyCommonAncestor"
+PATIENCE = {"deadline_seconds": 0.05, "hung_after_seconds": 0.02, "abandon_after_seconds": 0.05}
+SLOW = {"deadline_seconds": 0.05, "hung_after_seconds": 30.0}
+
+
+def three_gpus() -> FakeDriver:
+    """A driver with three H100, each at its own address."""
+    return FakeDriver(*(FakeGpu(f"GPU-{at}", bus_id=f"00000000:{at + 1}7:00.0") for at in range(3)))
+
+
+def until(source: LiveSource, clock: FastClock, is_so: Callable[[Snapshot], bool]) -> Snapshot:
+    """Tick until something is so; threads need a moment of real time."""
+    for _ in range(500):
+        snapshot = source.read()
+        if is_so(snapshot):
+            return snapshot
+        time.sleep(0.005)
+        tick(clock)
+    pytest.fail(f"it never came to pass: {snapshot.down} {snapshot.trouble}")
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetMigMode", "nvmlDeviceGetUUID", "nvmlDeviceGetName"])
+def test_a_gpu_at_which_the_first_look_hangs_costs_no_other(call: str) -> None:
+    """An agent that starts while a GPU hangs reads all others, and tells the call of that one.
+
+    No thread enters the call anew while one hangs there; once it comes back, the GPU is there.
+    """
+    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver.hanging[call, 1] = gate
+    with reading(driver, clock, **PATIENCE) as source:
+        snapshot = until(source, clock, lambda found: len(found.readings) == 2)
+        assert set(snapshot.readings) == {"GPU-0", "GPU-2"}
+        (down,) = snapshot.down.values()
+        assert down.reason is Missing.TIMED_OUT
+        assert call in down.detail
+        for _ in range(30):
+            tick(clock, 10.0)
+            snapshot = source.read()
+            assert set(snapshot.readings) == {"GPU-0", "GPU-2"}
+            assert snapshot.abandoned_workers == 1
+            time.sleep(0.002)
+        assert sum(thread.name == "nvml" for thread in threading.enumerate()) == 2
+        driver.hanging.clear()
+        gate.set()
+        snapshot = until(source, clock, lambda found: len(found.readings) == 3)
+    assert not snapshot.down
+    assert snapshot.abandoned_workers == 0
+    assert driver.openings == driver.closings == 2
+
+
+def test_ways_between_gpus_that_hang_cost_no_gpu() -> None:
+    """They are unknown, and every GPU is read."""
+    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver.more[PEERS] = lambda *_: int(not gate.wait())
+    with reading(driver, clock, **PATIENCE) as source:
+        snapshot = until(source, clock, lambda found: len(found.readings) == 3)
+        gate.set()
+    assert not snapshot.down
+
+
+def test_a_later_look_that_hangs_takes_no_gpu_that_answers() -> None:
+    """What is known of the GPU stands, for its readings still come; who joins is found."""
+    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    with reading(driver, clock, **PATIENCE, enumeration_interval_seconds=5.0) as source:
+        until(source, clock, lambda found: len(found.readings) == 3)
+        driver.hanging["nvmlDeviceGetMigMode", 1] = gate
+        driver.gpus.append(FakeGpu("GPU-3", bus_id="00000000:47:00.0"))
+        snapshot = until(source, clock, lambda found: "GPU-3" in found.readings)
+        gate.set()
+    assert {"GPU-0", "GPU-1", "GPU-2"} <= set(snapshot.readings)
+    assert not snapshot.down
+
+
+def test_a_first_round_that_is_slow_is_no_hang() -> None:
+    """Nothing is known of a GPU before it: there is no sample yet, and then there is."""
+    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver.hanging[POWER, 1] = gate
+    with reading(driver, clock, **SLOW) as source:
+        snapshot = until(source, clock, lambda found: len(found.readings) == 2)
+        assert snapshot.down["GPU-1"].reason is Missing.NO_SAMPLE
+        driver.hanging.clear()
+        gate.set()
+        assert not until(source, clock, lambda found: len(found.readings) == 3).down
+
+
+def test_a_slow_gpu_that_is_cut_anew_keeps_what_it_gave() -> None:
+    """Its instances have no sample yet; the GPU's own last reading stands as in any late round."""
+    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    with reading(driver, clock, **SLOW, enumeration_interval_seconds=5.0) as source:
+        until(source, clock, lambda found: len(found.readings) == 3)
+        driver.hanging[POWER, 1] = gate
+        driver.gpus[1].instances = [FakeInstance("MIG-1")]
+        snapshot = until(source, clock, lambda found: "MIG-1" in found.down)
+        assert set(snapshot.readings) == {"GPU-0", "GPU-1", "GPU-2"}
+        assert snapshot.down["MIG-1"].reason is Missing.NO_SAMPLE
+        driver.hanging.clear()
+        gate.set()
+        assert not until(source, clock, lambda found: "MIG-1" in found.readings).down
