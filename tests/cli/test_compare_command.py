@@ -117,3 +117,14 @@ def test_a_configuration_says_what_of_memory_nobody_can_have(
     found = answer(capsys, *asked, "--config.file", str(settings))
 
     assert found["ratio"] < usual["ratio"]
+
+
+def test_an_empty_file_points_to_the_help_of_its_own_command(
+    capsys: Captured, tmp_path: Path
+) -> None:
+    """Not of another that reads such files."""
+    file = tmp_path / "asked.yaml"
+    file.write_text("")
+
+    assert main(["compare", str(file)]) == 1
+    assert "'rightsizer compare --help' shows what it takes" in capsys.readouterr().err

@@ -126,6 +126,19 @@ def test_json_may_be_indented_by_tabs(file: Path, capsys: Captured) -> None:
             "model: {parameters: 8e9}\nprecision: {weights: fp7}\n",
             "FILE:2:13: precision.weights: 'fp7' is not known; did you mean",
         ),
+        ("model: meta/llama\n", "FILE:1:1: model: is text ('meta/llama'); name a file on disk"),
+        (
+            "model: {parameters: 8e9}\nprecision: fp8\n",
+            "FILE:2:1: precision: must be a mapping of keys to values (got 'fp8'); write it like",
+        ),
+        (
+            "model: {config: a, layers: 3}\n",
+            "FILE:1:20: model.layers: unknown key; known: image, steps, guided, config, kind",
+        ),
+        (
+            "model: {parameters: 8e9}\ntask: finetune-lora\nlora: {rank: 100000}\n",
+            "FILE:3:8: lora.rank: 100000 is more than the width of ",
+        ),
         ("model: {layers: 0, hidden: 64}\n", "FILE:1:9: model.layers: 0 is not above 0"),
         (
             "model: {layers: 2, hidden: 100, heads: 3, vocab: 10}\n",
@@ -156,6 +169,11 @@ def test_what_is_wrong_is_told_with_its_place(
 ) -> None:
     """And nothing is answered."""
     assert refusal(file, text, capsys).startswith(message)
+
+
+def test_what_is_no_mapping_is_told_once(file: Path, capsys: Captured) -> None:
+    """And not that it lacks keys."""
+    assert len(refusal(file, "hello\n", capsys).splitlines()) == 1
 
 
 def test_everything_wrong_with_single_keys_is_told_at_once(file: Path, capsys: Captured) -> None:
@@ -271,3 +289,60 @@ def test_what_is_wrong_does_nothing_to_a_terminal(key: str, file: Path, capsys: 
 
     assert "?[31mH100?" in told
     assert all(letter.isprintable() for letter in told)
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        (
+            "training: {micro_batch: 2}",
+            "training is given and not looked at: the task is inference",
+        ),
+        ("lora: {rank: 16}", "lora is given and not looked at: the task is inference"),
+        ("task: training\nlora: {rank: 16}", "lora is given and not looked at: the task is train"),
+        ("task: training\nload: {concurrency: 2}", "load is given and not looked at: the task is"),
+        ("growth: {per_month: 0.1, months: 3}", "growth is given and there is nothing to grow"),
+        (
+            "task: training\ngrowth: {per_month: 0.1, months: 3}",
+            "growth is given and not looked at: the task is training",
+        ),
+    ],
+)
+def test_what_a_task_makes_no_use_of_is_told(
+    file: Path, capsys: Captured, text: str, start: str
+) -> None:
+    """Whoever forgets the task would take the answer for another one."""
+    plan = answer(file, f"model: {{parameters: 1e9}}\ngpus: [L4]\n{text}\n", capsys)
+
+    (note,) = plan["notes"]
+    assert note.startswith(start)
+
+
+def test_what_a_task_makes_use_of_needs_no_note(file: Path, capsys: Captured) -> None:
+    """An empty part neither."""
+    text = "task: finetune-lora\nlora: {rank: 16}\ntraining: {micro_batch: 2}\nload: {}\n"
+    plan = answer(file, f"model: {{parameters: 1e9}}\ngpus: [L4]\n{text}", capsys)
+
+    assert plan["notes"] == []
+
+
+@pytest.mark.parametrize(("count", "notes_told"), [(7e10, 1), (3e9, 1), (8.2e9, 0)])
+def test_a_count_far_from_that_of_the_config_is_told(
+    file: Path, capsys: Captured, count: float, notes_told: int
+) -> None:
+    """It stands all the same."""
+    config = {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+    }
+    (file.parent / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    asked = {"model": {"config": "config.json", "parameters": count}, "gpus": ["B200"]}
+    notes = answer(file, json.dumps(asked), capsys)["notes"]
+
+    assert len(notes) == notes_told
+    assert all("and the config makes 8.03e+09" in note for note in notes)

@@ -109,7 +109,7 @@ def test_a_target_that_lacks_the_format_says_so_alone(
         ("gpu: L4\nto: L40S\nprecision: {from: fp9}", "must be one of fp32, tf32, bf16"),
         ("gpu: L4\nto: 'A30:5g'", "profile.yaml:2:1: to: 'A30:5g': A30 has no MIG profile '5g'"),
         ("gpu: L9000\nto: L4", "profile.yaml:1:1: gpu: board 'L9000' is not in the catalogue"),
-        ("", "is empty"),
+        ("", "is empty; 'rightsizer project --help' shows what it takes"),
         ("a: [", "mend the YAML or JSON"),
         ("- 1\n", ""),
     ],
@@ -163,3 +163,13 @@ def test_a_configuration_says_what_of_memory_nobody_can_have(
 
     assert (usual[0], own[0]) == (0, 0)
     assert (usual[1][0]["fits"], own[1][0]["fits"]) == (True, False)
+
+
+def test_an_item_that_fails_is_marked_in_the_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the other commands mark it, and with nothing but what is wrong."""
+    assert main(["project", str(asked(tmp_path, json.dumps([QUESTION, 3])))]) == 0
+
+    (told,) = (line for line in capsys.readouterr().out.splitlines() if "mapping" in line)
+    assert told.startswith("error: ")

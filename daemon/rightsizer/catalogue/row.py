@@ -25,6 +25,10 @@ class Faults:
         if (path, message) not in self._found:
             self._found.append((path, message))
 
+    def unread(self) -> "Faults":
+        """Faults of the same file that nobody reads."""
+        return Faults(self._document)
+
     def refuse(self) -> None:
         """Raise everything that was found, in the order of its places.
 
@@ -55,8 +59,14 @@ class Row:
             # A key whose values are all commented out.
             values = {}
         if not isinstance(values, Mapping):
-            faults.add(path, f"must be a mapping of keys to values (got {shown(values)})")
+            faults.add(
+                path,
+                f"must be a mapping of keys to values (got {shown(values)});"
+                " write it like {key: value}",
+            )
             values = {}
+            # What is missing in it is told by what it is.
+            self._faults = faults.unread()
         self.values: Mapping[Any, Any] = values
 
     def fault(self, key: str, message: str) -> None:

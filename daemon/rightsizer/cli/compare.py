@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif given:
         raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
     else:
-        asked = read_questions(arguments.file)
+        asked = read_questions(arguments.file, "compare")
         is_list = asked.is_list
         ask = _form_or_error if is_list else _asked_form
         answers = [ask(question, find) for question in asked.questions]

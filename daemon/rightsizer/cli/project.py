@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     settings = settings_of(arguments)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
-    asked = read_questions(arguments.file)
+    asked = read_questions(arguments.file, "project")
     ask = partial(
         answer_question,
         catalogue=catalogue,
@@ -123,7 +123,7 @@ def _text(question: Question, ask: _Ask, *, may_fail: bool) -> str:
     except RightsizerError as error:
         if not may_fail:
             raise
-        return str(error)
+        return f"error: {error}"
 
 
 COMMAND = Command(

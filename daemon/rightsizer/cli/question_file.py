@@ -52,13 +52,17 @@ class QuestionFile:
     """Whether the answer is a list too."""
 
 
-def read_questions(file: Path) -> QuestionFile:
+def read_questions(file: Path, command: str) -> QuestionFile:
     """Every question of a file.
+
+    Args:
+        file: What to read.
+        command: Whose help shows what it takes.
 
     Raises:
         RequirementError: it cannot be read, is neither YAML nor JSON, or is empty.
     """
-    documents = read_documents(file, "'rightsizer project --help' shows what it takes")
+    documents = read_documents(file, f"'rightsizer {command} --help' shows what it takes")
     is_list = len(documents) > 1 or isinstance(documents[0].data, list)
     found = (question for document in documents for question in _questions(document))
     return QuestionFile(tuple(found), is_list)

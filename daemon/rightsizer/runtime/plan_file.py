@@ -12,6 +12,7 @@ from rightsizer.edge.yaml import Document
 from rightsizer.runtime.plan_model import read_model_row
 from rightsizer.runtime.plan_row import read_choice, read_fields
 from rightsizer.runtime.question_documents import read_documents
+from rightsizer.runtime.unread_notes import unread_notes
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.requirement import (
@@ -123,7 +124,11 @@ def _requirement(
     except RequirementError as error:
         raise RequirementError(_placed(document, path, str(error))) from None
     requirement = Requirement(planned.model, **rest)
-    notes = (*planned.notes, *_length_notes(requirement, planned.context_tokens))
+    notes = (
+        *planned.notes,
+        *_length_notes(requirement, planned.context_tokens),
+        *unread_notes(requirement, row.values),
+    )
     return _in_published_format(requirement, row, planned.weights), notes
 
 

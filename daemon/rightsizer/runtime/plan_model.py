@@ -1,10 +1,11 @@
 """The model of a requirement: described in the plan, or read from a `config.json` on disk."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.catalogue.row import Row
+from rightsizer.catalogue.row import Row, shown
 from rightsizer.domain.errors import RequirementError
 from rightsizer.runtime.config_file import parsed_config, told_of
 from rightsizer.runtime.diffusers_folder import INDEX, read_diffusers
@@ -18,6 +19,7 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.published.diffusion.diffusers import AskedImage, is_of_diffusers
 from rightsizer.sizing.published.hugging_face import read_config
 from rightsizer.sizing.shape import TransformerDescription, complete, shape_notes
@@ -25,6 +27,8 @@ from rightsizer.sizing.shape import TransformerDescription, complete, shape_note
 __all__ = ["CONFIG_KEYS", "KINDS", "ModelRow", "PlannedModel", "read_model_row"]
 
 _MOST_PARAMETERS: Final = 1e18
+_FAR: Final = 2.0
+"""So many times as many parameters, or as few, are not those of the same model."""
 
 KINDS: Final[dict[str, type]] = {
     "transformer": TransformerDescription,
@@ -34,10 +38,8 @@ KINDS: Final[dict[str, type]] = {
     "recommender": Recommender,
 }
 _OF_IMAGES: Final = ("image", "steps", "guided")
-CONFIG_KEYS: Final = (
-    *("config", "kind", "name", "parameters", "active_parameters"),
-    *_OF_IMAGES,
-)
+_BESIDE_CONFIG: Final = ("config", "kind", "name", "parameters", "active_parameters")
+CONFIG_KEYS: Final = (*_BESIDE_CONFIG, *_OF_IMAGES)
 """What may be said of a model that is read from its configuration."""
 
 
@@ -81,6 +83,10 @@ def read_model_row(row: Row) -> ModelRow:
     if row.values.get("model") is None:
         row.fault("model", "is required; describe it, or name its config.json (model.config)")
         return ModelRow(TransformerDescription, {})
+    named = row.values["model"]
+    if isinstance(named, str):
+        row.fault("model", f"is text ({shown(named)}); name a file on disk: {{config: PATH}}")
+        return ModelRow(TransformerDescription, {})
     model = row.row("model")
     kind = model.values.get("kind", "transformer")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -88,7 +94,7 @@ def read_model_row(row: Row) -> ModelRow:
         return ModelRow(TransformerDescription, {})
     if "config" not in model.values:
         return ModelRow(KINDS[kind], read_fields(model, KINDS[kind], beside=("kind",)))
-    values = read_fields(model, AskedImage, beside=CONFIG_KEYS)
+    values = read_fields(model, AskedImage, beside=_BESIDE_CONFIG)
     values["name"] = model.text("name") or ""
     for key in ("parameters", "active_parameters"):
         number = model.number(key, 1.0, _MOST_PARAMETERS)
@@ -116,8 +122,18 @@ def _published(path: Path, values: dict[str, Any]) -> PlannedModel:
     elif "parameters" in changes:
         changes["parameters"] = _of_layers(changes["parameters"], model.unread.total)
     changed = replace(model, **changes)
-    longest = published.context_tokens
-    return PlannedModel(changed, published.weights, longest, published.notes)
+    notes = (*published.notes, *_count_notes(model, changed))
+    return PlannedModel(changed, published.weights, published.context_tokens, notes)
+
+
+def _count_notes(published: Model, changed: Model) -> Iterator[str]:
+    """A sentence, where a count that is given is far from what the configuration makes."""
+    counted, given = count_parameters(published).total, count_parameters(changed).total
+    if not counted / _FAR < given < counted * _FAR:
+        yield (
+            f"{given:.3g} parameters are given, and the config makes {counted:.3g}: the former"
+            " stand; correct one of them, or leave model.parameters out"
+        )
 
 
 def _file_of(path: Path) -> Path:

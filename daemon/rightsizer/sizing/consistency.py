@@ -94,6 +94,11 @@ def _adapters(requirement: Requirement) -> Iterator[str]:
         yield f"task: {requirement.task} is for transformers; take training"
     if lora.rank < 1:
         yield f"lora.rank: {lora.rank} is less than 1; 8 is usual"
+    elif isinstance(requirement.model, Transformer) and lora.rank > requirement.model.hidden:
+        yield (
+            f"lora.rank: {lora.rank} is more than the width of {requirement.model.hidden}, where an"
+            " adapter has more parameters than what it adapts; 8 is usual"
+        )
     unknown = [target for target in lora.targets if target not in LORA_TARGETS]
     if unknown or not lora.targets:
         named = ", ".join(unknown) or "none"

@@ -6,11 +6,12 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.domain.settings import setting
+from rightsizer.sizing.mig_board import is_slice
 from rightsizer.sizing.models import Recommender, Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.soundness import layout_fault
 
-__all__ = ["PlanSettings", "link_fault", "serving_layouts", "training_layouts"]
+__all__ = ["PlanSettings", "link_fault", "serving_layouts", "slice_fault", "training_layouts"]
 
 _NODE_GPUS: Final = 8
 """Of a usual server, whatever joins them."""
@@ -98,6 +99,19 @@ def link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> s
             f"tensor parallel over {layout.tensor} GPUs, of which {linked} are joined at most;"
             " take pipeline or data parallel"
         )
+    return None
+
+
+def slice_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
+    """Why slices cannot be joined to a layout, or `None`.
+
+    A process sees one slice, and nothing copies between slices but the host; replicas that serve
+    need nothing of each other.
+    """
+    replicas = layout.data if requirement.task.trains else 1
+    joined = layout.tensor * layout.pipeline * replicas
+    if joined > 1 and is_slice(board):
+        return f"{joined} slices of MIG cannot be joined; take a larger slice, or whole GPUs"
     return None
 
 

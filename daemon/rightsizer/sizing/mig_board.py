@@ -1,11 +1,15 @@
 """A MIG slice as a board of its own."""
 
 from dataclasses import replace
+from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.sizing.mig import sm_share
 
-__all__ = ["slice_board", "slice_price_ratio"]
+__all__ = ["is_slice", "slice_board", "slice_price_ratio"]
+
+_MARK: Final = ":"
+"""Between a board's key and the slice's name; no board of the catalogue has one."""
 
 
 def slice_board(board: Board, profile: MigProfile) -> Board:
@@ -18,7 +22,7 @@ def slice_board(board: Board, profile: MigProfile) -> Board:
     memory = profile.memory_bytes or board.memory_bytes * profile.memory_share
     return replace(
         board,
-        key=f"{board.key}:{profile.name}",
+        key=f"{board.key}{_MARK}{profile.name}",
         sm_count=profile.sm_count or max(1, round(board.sm_count * profile.compute_share)),
         memory_bytes=memory,
         nominal_memory_bytes=None,
@@ -33,6 +37,11 @@ def slice_board(board: Board, profile: MigProfile) -> Board:
         peak_per_second={form: peak * compute for form, peak in board.peak_per_second.items()},
         mig_profiles=(),
     )
+
+
+def is_slice(board: Board) -> bool:
+    """Whether a board is a slice of another."""
+    return _MARK in board.key
 
 
 def slice_price_ratio(profile: MigProfile) -> float:

@@ -13,6 +13,7 @@ from rightsizer.sizing.layouts import (
     PlanSettings,
     link_fault,
     serving_layouts,
+    slice_fault,
     training_layouts,
 )
 from rightsizer.sizing.memory import available_bytes
@@ -94,15 +95,20 @@ class Search:
     def _trained(self, board: Board) -> list[Candidate]:
         """Those that fit on the fewest GPUs."""
         room = self._available(board)
+        whole = self._unsliced(board)
         possible = [
-            each for each in self._layouts if not link_fault(self.requirement, board, each)
-        ] or list(self._layouts)
+            each for each in whole if not link_fault(self.requirement, board, each)
+        ] or whole
         fitting = [each for each in possible if self._training_memory(each).total_bytes <= room]
         if not fitting:
             return [self._training_candidate(board, self._nearest(possible))]
         fewest = [each for each in fitting if each.gpus == fitting[0].gpus]
         compared = fewest[: self._settings.layouts_per_gpu]
         return [self._training_candidate(board, each) for each in compared]
+
+    def _unsliced(self, board: Board) -> list[Parallelism]:
+        """Those that do not join slices of MIG."""
+        return [each for each in self._layouts if not slice_fault(self.requirement, board, each)]
 
     def _nearest(self, layouts: Sequence[Parallelism]) -> Parallelism:
         """The fewest GPUs that come about as near as any."""
@@ -114,7 +120,8 @@ class Search:
         """Those that fit on the fewest GPUs, with as many replicas as the load needs."""
         room = self._available(board)
         found: list[Candidate] = []
-        for layout in self._layouts:
+        possible = self._unsliced(board)
+        for layout in possible:
             if layout.pipeline > 1 and found:
                 break
             most = self._serving_memory(layout).largest_concurrency(room)
@@ -124,7 +131,7 @@ class Search:
                 break
         if found:
             return found
-        least = min(self._layouts, key=lambda each: self._serving_memory(each).at(1.0).total_bytes)
+        least = min(possible, key=lambda each: self._serving_memory(each).at(1.0).total_bytes)
         return [self._serving_candidate(board, least)]
 
     def _replicated(self, board: Board, layout: Parallelism, most: int) -> Candidate:
@@ -141,9 +148,14 @@ class Search:
         return self._serving_candidate(board, spread, self._rate(board, spread, requests))
 
     def _sharing(self, board: Board, layout: Parallelism, least: int) -> Candidate:
-        """So many replicas of a load that is given, or as few more as meet the latencies."""
+        """So many replicas of a load that is given, or as few more as meet the latencies.
+
+        Where that is more than are proposed, the most that are, whose memory is too small.
+        """
+        proposed = max(1, self._settings.gpu_maximum // layout.gpus)
+        least = min(least, proposed)
         first = self._serving_candidate(board, replace(layout, data=least))
-        most = min(least * _SPREAD, self._settings.gpu_maximum // layout.gpus)
+        most = min(least * _SPREAD, proposed)
         if first.fits or most <= least:
             return first
         found = self._serving_candidate(board, replace(layout, data=most))
@@ -210,8 +222,10 @@ class Search:
         room: float,
         rate: Rate,
     ) -> Iterator[Rejection]:
-        fault = link_fault(self.requirement, board, layout)
-        if fault is not None and self.requirement.parallel is None:
+        fault = slice_fault(self.requirement, board, layout)
+        if fault is None and self.requirement.parallel is None:
+            fault = link_fault(self.requirement, board, layout)
+        if fault is not None:
             yield Rejection(Filter.LAYOUT, fault)
         if memory.total_bytes > room:
             yield Rejection(

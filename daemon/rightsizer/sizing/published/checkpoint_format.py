@@ -1,6 +1,7 @@
 """The number format of a checkpoint, from its `config.json`."""
 
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -22,7 +23,6 @@ _METHODS: Final = MappingProxyType(
     {
         "fp8": NumberFormat.FP8,
         "fbgemm_fp8": NumberFormat.FP8,
-        "awq": NumberFormat.INT4,
         "mxfp4": NumberFormat.INT4,
         "nvfp4": NumberFormat.NVFP4,
     }
@@ -58,14 +58,22 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
         RequirementError: they are quantized in a way that is not known.
     """
     asked = config.part("quantization_config")
+    given = config.values.get("quantization_config")
+    if given is not None and not isinstance(given, Mapping):
+        raise RequirementError(
+            f"config.json: quantization_config: {given!r} is no mapping; take the file as"
+            " published with the model, or leave it out and give precision.weights in the plan"
+        )
     if not asked:
         return _TYPES.get(config.text("torch_dtype") or config.text("dtype"))
     inner = Configuration(asked, {})
     method = inner.text("quant_method").lower()
     found = _METHODS.get(method) or _by_method(method, inner)
     if found is None:
+        bits = inner.whole("bits")
+        width = "" if bits is None else f" in {bits} bits"
         raise RequirementError(
-            f"config.json: quantization_config: '{method}' is not known;"
+            f"config.json: quantization_config: '{method}'{width} is not known;"
             " leave it out and give precision.weights in the plan"
         )
     return found
@@ -102,7 +110,7 @@ def _by_method(method: str, config: Configuration) -> NumberFormat | None:
         return NumberFormat.NF4_DOUBLE_QUANTIZED if is_double else NumberFormat.NF4
     if method in {"bitsandbytes", ""} and config.is_set("load_in_8bit"):
         return NumberFormat.INT8
-    if method in {"gptq", "auto-round"}:
+    if method in {"awq", "gptq", "auto-round"}:
         return _WIDTHS.get(config.whole("bits") or 4)
     if method.startswith("modelopt"):
         return _ALGORITHMS.get(config.text("quant_algo").upper())
