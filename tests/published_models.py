@@ -39,7 +39,7 @@ def _gpt2(hidden: int, layers: int, heads: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def _opt(hidden: int, layers: int, heads: int, **more: Any) -> dict[str, Any]:
+def _opt(hidden: int, layers: int, heads: int, embedding: int = 0) -> dict[str, Any]:
     return {
         "model_type": "opt",
         "hidden_size": hidden,
@@ -47,9 +47,9 @@ def _opt(hidden: int, layers: int, heads: int, **more: Any) -> dict[str, Any]:
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "max_position_embeddings": 2048,
-        "word_embed_proj_dim": hidden,
+        "word_embed_proj_dim": embedding or hidden,
+        "do_layer_norm_before": not embedding,
         "vocab_size": 50272,
-        **more,
     }
 
 
@@ -253,7 +253,7 @@ PUBLISHED: Final[dict[str, tuple[dict[str, Any], float]]] = {
     "pythia-6.9b": (_named("gpt_neox", (4096, 16384, 32, 32, 50432)), 6_857_302_016),
     "pythia-12b": (_named("gpt_neox", (5120, 20480, 36, 40, 50688)), 11_846_072_320),
     "opt-125m": (_opt(768, 12, 12), 125_239_296),
-    "opt-350m": (_opt(1024, 24, 16, word_embed_proj_dim=512), 331_196_416),
+    "opt-350m": (_opt(1024, 24, 16, 512), 331_196_416),
     "opt-6.7b": (_opt(4096, 32, 32), 6_658_473_984),
     "bloom-560m": (_bloom(1024, 24, 16), 559_214_592),
     "bloom": (_bloom(14336, 70, 112), 176_247_271_424),

@@ -137,11 +137,43 @@ def test_the_format_of_the_checkpoint_is_read(
     assert read_config({**PUBLISHED["Llama-3.1-8B"][0], **config}).weights is expected
 
 
+@pytest.mark.parametrize(
+    ("group_size", "expected"), [(16, NumberFormat.NVFP4), (32, NumberFormat.INT4)]
+)
+def test_four_bits_of_llm_compressor_go_by_their_group(
+    group_size: int, expected: NumberFormat
+) -> None:
+    """Sixteen weights share a scale in nvfp4, 32 in mxfp4, which takes what int4 does."""
+    weights = {"num_bits": 4, "type": "float", "group_size": group_size}
+    asked = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"weights": weights}},
+    }
+    config = {**PUBLISHED["Llama-3.1-8B"][0], "quantization_config": asked}
+
+    assert read_config(config).weights is expected
+
+
 def test_an_unknown_quantization_is_an_error() -> None:
     """It names the method and what to give instead."""
     config = {**PUBLISHED["gpt2"][0], "quantization_config": {"quant_method": "quip"}}
 
     with pytest.raises(RequirementError, match=r"'quip' is not known.*precision\.weights"):
+        read_config(config)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("awq", "'awq' is no mapping"),
+        ({"quant_method": "awq", "bits": 3}, "'awq' in 3 bits is not known"),
+    ],
+)
+def test_a_quantization_that_says_too_little_is_an_error(given: object, told: str) -> None:
+    """Never read as none, nor as one that is near."""
+    config = {**PUBLISHED["gpt2"][0], "quantization_config": given}
+
+    with pytest.raises(RequirementError, match=rf"quantization_config: {told}.*precision\.weights"):
         read_config(config)
 
 

@@ -49,6 +49,8 @@ _BESIDE_TEXT: Final = re.compile("vision|visual|audio")
 _WHOLE: Final = frozenset({"bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tensors"})
 """Methods that take every matrix that is not named as left out; others take those of layers."""
 _HALF = 16
+_MXFP4_GROUP = 32
+"""Weights that share a scale; 16 in nvfp4."""
 
 
 def checkpoint_format(config: Configuration) -> NumberFormat | None:
@@ -126,6 +128,9 @@ def _compressed(config: Configuration) -> NumberFormat | None:
         weights = Configuration(Configuration(groups.part(key), {}).part("weights"), {})
         width = weights.whole("num_bits") or _HALF
         if weights.text("type") == "float":
-            return NumberFormat.FP8 if width == max(_WIDTHS) else NumberFormat.NVFP4
+            if width == max(_WIDTHS):
+                return NumberFormat.FP8
+            is_coarse = weights.whole("group_size") == _MXFP4_GROUP
+            return _METHODS["mxfp4" if is_coarse else "nvfp4"]
         return _WIDTHS.get(width)
     return None

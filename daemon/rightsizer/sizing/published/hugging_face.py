@@ -8,6 +8,7 @@ from typing import Final
 from rightsizer.domain.errors import RequirementError
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.published.checkpoint_format import (
     checkpoint_format,
     leaves_attention_out,
@@ -28,6 +29,7 @@ from rightsizer.sizing.published.families.mixture_shape import MixtureShape
 from rightsizer.sizing.published.families.model_families import FAMILIES
 from rightsizer.sizing.published.recurrent.families import RECURRENT_FAMILIES
 from rightsizer.sizing.published.towers.parts import OTHER_PARTS, Towers
+from rightsizer.sizing.published.towers.patches import COLORS, channels
 from rightsizer.sizing.published.window_pattern import read_window
 from rightsizer.sizing.soundness import check_model
 
@@ -37,7 +39,12 @@ _ENCODER_DECODER: Final = frozenset({"t5", "mt5", "umt5"})
 _BART: Final = frozenset({"bart", "mbart", "whisper"})
 _VISION: Final = frozenset({"vit", "deit"})
 _TEXT_PARTS: Final = ("text_config", "llm_config", "language_config")
-_COMMON: Final = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings")
+_TIED: Final = "tie_word_embeddings"
+_TIED_BY_PART: Final = frozenset("01234")
+"""Versions of transformers that do so."""
+_OWN_HEADS: Final = frozenset({"llama4"})
+"""Models whose text part has the head, and so the word on it."""
+_COMMON: Final = ("torch_dtype", "dtype", "quantization_config", _TIED)
 """What the whole says of its parts where they do not."""
 _TEXTS: Final = MappingProxyType(
     {
@@ -90,7 +97,11 @@ def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
         if part := config.part(key):
             kind = config.text("model_type")
             inner = {"model_type": _text_type(kind), **part}
-            beside = {key: values[key] for key in _COMMON if key in values and key not in part}
+            beside = {
+                key: values[key]
+                for key in _COMMON
+                if key in values and (key not in part or _is_of_whole(key, config))
+            }
             read = read_config({**inner, **beside}, named)
             return _with_towers(read, config)
     model = _read(config, named)
@@ -116,6 +127,18 @@ def _with_towers(read: PublishedModel, config: Configuration) -> PublishedModel:
         are_towers_quantized=quantizes_towers(config),
     )
     return replace(read, model=replace(model, unread=unread), notes=(*read.notes, *towers.notes))
+
+
+def _is_of_whole(key: str, config: Configuration) -> bool:
+    """Whether a value of the whole stands, whatever the part says.
+
+    Transformers 5 ties embedding and head by the whole's word, and writes its default into the
+    part; before, the part's word stood, and the whole's was a default that nobody read.
+    """
+    if key != _TIED or config.text("model_type") in _OWN_HEADS:
+        return False
+    version = config.text("transformers_version").partition(".")[0]
+    return version.isdecimal() and version not in _TIED_BY_PART
 
 
 def _text_type(kind: str) -> str:
@@ -173,7 +196,7 @@ def _not_known(kind: str) -> str:
 
 def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:
     labels = config.part("id2label")
-    return VisionTransformer(
+    shape = VisionTransformer(
         layers=config.needed("num_hidden_layers"),
         hidden=config.needed("hidden_size"),
         heads=config.needed("num_attention_heads"),
@@ -183,6 +206,13 @@ def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:
         patch=config.whole("patch_size") or 16,
         classes=len(labels) or _CLASSES,
     )
+    check_model(shape)
+    more = (channels(config) - COLORS) * shape.patch**2 * shape.hidden
+    if config.text("model_type") == "deit":
+        more += 2 * shape.hidden  # The token that learns from a teacher, and its position.
+    if not config.is_set("qkv_bias", otherwise=True):
+        more -= 3 * shape.layers * shape.hidden
+    return replace(shape, parameters=count_parameters(shape).total + more)
 
 
 def _transformer(config: Configuration, family: Family, name: str) -> Transformer:
@@ -201,7 +231,7 @@ def _transformer(config: Configuration, family: Family, name: str) -> Transforme
         head_dim=config.whole("qk_nope_head_dim" if is_latent else "head_dim"),
         ffn=mixture.expert_ffn,
         gated_ffn=family.is_gated,
-        tied_embeddings=config.is_set("tie_word_embeddings", otherwise=family.is_tied),
+        tied_embeddings=_is_tied(config, family),
         attention_bias=family.attention_bias == "qkv",
         query_key_norm=family.has_query_key_norm,
         experts=mixture.experts,
@@ -226,6 +256,14 @@ def _transformer(config: Configuration, family: Family, name: str) -> Transforme
 
 
 def _kv_heads(config: Configuration, family: Family, heads: int) -> int:
-    if config.is_set("multi_query") and not config.is_set("new_decoder_architecture"):
-        return 1
+    has_switch = config.values.get("multi_query") is not None
+    if has_switch and not config.is_set("new_decoder_architecture"):
+        return 1 if config.is_set("multi_query") else heads
     return config.whole(family.kv_heads) or heads
+
+
+def _is_tied(config: Configuration, family: Family) -> bool:
+    """Whether embedding and head are one; an encoder that makes no words has no head."""
+    if family.is_encoder and not family.head_bias:
+        return True
+    return config.is_set("tie_word_embeddings", otherwise=family.is_tied)

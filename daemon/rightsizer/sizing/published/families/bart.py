@@ -1,8 +1,11 @@
 """BART and Whisper: an encoder and a decoder with biases and learned positions."""
 
+from dataclasses import replace
+
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.published.configuration import Configuration
 from rightsizer.sizing.published.families.two_stacks import TwoStacks
+from rightsizer.sizing.unread_parameters import UnreadParameters
 
 __all__ = ["read_bart", "speech_encoder_parameters"]
 
@@ -28,7 +31,11 @@ def read_bart(config: Configuration, name: str) -> Transformer:
         _feed_forward(hidden, config.needed("decoder_ffn_dim")),
     )
     beside = 4 * hidden + (_of_speech(config, hidden) if is_speech else _of_text(config, hidden))
-    return stacks.joined(name, attention, feed_forwards, beside)
+    whole = stacks.joined(name, attention, feed_forwards, beside)
+    if stacks.is_tied or is_speech:
+        return whole
+    # Untied, both stacks have a table of their own, beside one that nobody reads.
+    return replace(whole, unread=UnreadParameters(tables=2.0 * stacks.vocab * hidden))
 
 
 def speech_encoder_parameters(config: Configuration, hidden: int, ffn: int, layers: int) -> int:

@@ -21,11 +21,15 @@ def read_encoder_decoder(config: Configuration, name: str) -> Transformer:
         ffn=config.needed("d_ff"),
         vocab=config.needed("vocab_size"),
         is_tied=config.is_set("tie_word_embeddings", otherwise=True),
-        is_gated=config.text("feed_forward_proj").startswith("gated"),
+        is_gated=config.is_set(
+            "is_gated_act", otherwise=config.text("feed_forward_proj").startswith("gated")
+        ),
         head_dim=config.needed("d_kv"),
     )
     hidden, heads = stacks.hidden, stacks.heads
     attention = 4 * hidden * heads * config.needed("d_kv") + hidden
     feed_forward = (3 if stacks.is_gated else 2) * hidden * stacks.ffn + hidden
-    positions = 2 * heads * (config.whole("relative_attention_num_buckets") or _BUCKETS)
+    # Of all layers of a stack the first has positions, in UMT5 each.
+    placed = stacks.encoder + stacks.decoder if config.text("model_type") == "umt5" else 2
+    positions = placed * heads * (config.whole("relative_attention_num_buckets") or _BUCKETS)
     return stacks.joined(name, attention, (feed_forward, feed_forward), positions + 2 * hidden)

@@ -42,7 +42,10 @@ class Family:
     """Where there are biases at all, that of attention's output too."""
     ffn_bias: str = ""
     """`all`, or the key that says so."""
-    has_head_bias: bool = False
+    head_bias: str = ""
+    """`all`, or the key that says so."""
+    switched_on: tuple[str, ...] = ()
+    """Keys of biases that are there where a configuration does not say."""
     has_query_key_norm: bool = False
     norms_whole_projections: bool = False
     """Queries and keys of all heads in one norm, not each head by itself."""

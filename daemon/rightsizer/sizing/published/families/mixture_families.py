@@ -70,7 +70,7 @@ MIXTURES: Final = (
         experts="num_local_experts",
         norm_vectors=2,
         attention_bias="attention_bias",
-        has_head_bias=True,
+        head_bias="lm_head_bias",
     ),
     Family("granitemoe", experts="num_local_experts", attention_bias="attention_bias"),
     Family("qwen2_moe", attention_bias="qkv", experts="num_experts", expert_ffn=_EXPERT_FFN),
@@ -88,15 +88,23 @@ MIXTURES: Final = (
         norms_whole_projections=True,
         experts="num_experts",
     ),
-    Family("deepseek deepseek_v2", experts="n_routed_experts", expert_ffn=_EXPERT_FFN),
+    Family(
+        "deepseek deepseek_v2",
+        attention_bias="attention_bias",
+        ffn_bias="mlp_bias",
+        experts="n_routed_experts",
+        expert_ffn=_EXPERT_FFN,
+    ),
     Family(
         "deepseek_v3 kimi_k2 glm4_moe_lite",
+        attention_bias="attention_bias",
         experts="n_routed_experts",
         expert_ffn=_EXPERT_FFN,
         has_router_bias=True,
     ),
     Family(
         "deepseek_v32",
+        attention_bias="attention_bias",
         experts="n_routed_experts",
         expert_ffn=_EXPERT_FFN,
         has_router_bias=True,
@@ -104,6 +112,7 @@ MIXTURES: Final = (
     ),
     Family(
         "glm_moe_dsa",
+        attention_bias="attention_bias",
         experts="n_routed_experts",
         expert_ffn=_EXPERT_FFN,
         has_router_bias=True,
@@ -159,6 +168,7 @@ MIXTURES: Final = (
     ),
     Family(
         "llama4_text",
+        attention_bias="attention_bias",
         ffn="intermediate_size_mlp",
         experts="num_local_experts",
         expert_ffn="intermediate_size",
@@ -176,6 +186,9 @@ MIXTURES: Final = (
     Family(
         "ernie4_5_moe",
         is_tied=True,
+        attention_bias="use_bias",
+        ffn_bias="use_bias",
+        head_bias="use_bias",
         experts="moe_num_experts",
         expert_ffn=_EXPERT_FFN,
         has_router_bias=True,
@@ -193,8 +206,9 @@ MIXTURES: Final = (
     Family(
         "gpt_oss",
         experts="num_local_experts",
-        attention_bias="all",
+        attention_bias="attention_bias",
         ffn_bias="all",
+        switched_on=("attention_bias",),
         window_pattern=2,
     ),
 )

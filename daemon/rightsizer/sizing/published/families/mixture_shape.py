@@ -8,8 +8,10 @@ from rightsizer.domain.errors import RequirementError
 from rightsizer.sizing.published.configuration import Configuration
 from rightsizer.sizing.published.families.family import Family
 
-__all__ = ["MixtureShape"]
+__all__ = ["MixtureShape", "shared_width"]
 
+_EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
+"""How transformers writes the same number, by version and family."""
 _CHOSEN: Final = (
     "num_experts_per_tok",
     "experts_per_token",
@@ -26,6 +28,7 @@ _SHARED: Final = (
 )
 _SHARED_WIDTHS: Final = ("shared_expert_intermediate_size", "share_expert_dim")
 _DENSE_FIRST: Final = ("first_k_dense_replace", "moe_layer_start_index")
+_STEPS: Final = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
 _EXPANSION: Final = 4
 _MOST_LAYERS: Final = 10_000
 
@@ -51,7 +54,7 @@ class MixtureShape:
         """
         usual = (config.whole("expansion_ratio") or _EXPANSION) * hidden
         dense = _of_layers(config, family.ffn, layers) or usual
-        experts = (_of_layers(config, family.experts, layers) or 1) if family.experts else 1
+        experts = _experts(config, family, layers)
         if experts == 1:
             return cls(1, 1, 0, dense, 0, dense)
         if layers > _MOST_LAYERS:
@@ -63,7 +66,7 @@ class MixtureShape:
         return cls(
             experts=experts,
             experts_per_token=_chosen(config, layers),
-            shared_experts=_shared(config, family, layers, width),
+            shared_experts=shared_width(config, family, layers, width) // width,
             expert_ffn=width,
             dense_layers=layers - sum(_is_mixed(config, layer) for layer in range(layers)),
             dense_ffn=dense,
@@ -77,6 +80,14 @@ def _of_layers(config: Configuration, key: str, layers: int) -> int:
     return round(sum(config.wholes(key, layers)) / layers)
 
 
+def _experts(config: Configuration, family: Family, layers: int) -> int:
+    """By the family's key, else by another that stands for it; one where there are none."""
+    if not family.experts:
+        return 1
+    keys = (family.experts, *_EXPERTS)
+    return next((count for key in keys if (count := _of_layers(config, key, layers))), 1)
+
+
 def _chosen(config: Configuration, layers: int) -> int:
     count = next((value for key in _CHOSEN if (value := _of_layers(config, key, layers))), None)
     if count is None:
@@ -86,13 +97,20 @@ def _chosen(config: Configuration, layers: int) -> int:
     return count
 
 
-def _shared(config: Configuration, family: Family, layers: int, width: int) -> int:
-    """How many experts wide the part is that every token passes."""
+def shared_width(config: Configuration, family: Family, layers: int, width: int) -> int:
+    """How wide the part of a layer is that every token passes.
+
+    Args:
+        config: Of the model.
+        family: Of the model.
+        layers: All of them.
+        width: Of one expert.
+    """
     told = (key for key in _SHARED if config.lists(key) or config.whole(key) is not None)
     if (key := next(told, None)) is not None:
-        return _of_layers(config, key, layers)
+        return _of_layers(config, key, layers) * width
     wide = next((value for key in _SHARED_WIDTHS if (value := config.whole(key))), 0)
-    return wide // width or family.shared_experts
+    return wide or family.shared_experts * width
 
 
 def _is_mixed(config: Configuration, layer: int) -> bool:
@@ -107,8 +125,11 @@ def _is_mixed(config: Configuration, layer: int) -> bool:
         return False
     if layer < next((first for key in _DENSE_FIRST if (first := config.whole(key))), 0):
         return False
+    last = config.values.get("moe_layer_end_index")  # ERNIE writes -1 where it is the last of all.
+    if isinstance(last, int) and 0 <= last < layer:
+        return False
     every = config.whole("moe_layer_freq") or 1
-    step = config.whole("decoder_sparse_step") or config.whole("interleave_moe_layer_step") or 1
+    step = next((value for key in _STEPS if (value := config.whole(key))), 1)
     return layer % every == 0 and (layer + 1) % step == 0
 
 

@@ -66,11 +66,13 @@ def read_bamba(given: Configuration, name: str) -> Transformer:
     if named and listed:
         agreed("attn_layer_indices", listed, named, naming_key(config))
     pattern = for_all(naming_key(config), named or listed or (RECURRENT,) * layers, layers)
-    shape, ffn = attention_shape(config, name, layers), config.needed("intermediate_size")
+    has_bias, ffn = config.is_set("attention_bias"), config.needed("intermediate_size")
+    shape = replace(attention_shape(config, name, layers), attention_bias=has_bias, ffn=ffn)
     mixer = _mixer(config)
     kinds = _kinds(pattern, mixer)
-    inner = layers * feed_forward(shape.hidden, ffn)
-    return hybrid(replace(shape, ffn=ffn), kinds, mixer, inner)
+    inner = layers * feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
+    bias = pattern.count(ATTENTION) * shape.hidden if has_bias else 0
+    return hybrid(shape, kinds, mixer, inner, bias)
 
 
 def read_granite_hybrid(given: Configuration, name: str) -> Transformer:

@@ -4,9 +4,11 @@ from typing import Final
 
 from rightsizer.sizing.published.configuration import Configuration
 
-__all__ = ["merger", "patch_positions", "patches", "plain_layer", "widths"]
+__all__ = ["COLORS", "channels", "merger", "patch_positions", "patches", "plain_layer", "widths"]
 
-_COLORS: Final = 3
+COLORS: Final = 3
+"""Channels of an image, where a file does not say."""
+_CHANNELS: Final = ("num_channels", "in_channels")
 
 
 def _side(config: Configuration, key: str) -> int:
@@ -17,6 +19,11 @@ def _side(config: Configuration, key: str) -> int:
     return config.needed(key)
 
 
+def channels(config: Configuration) -> int:
+    """Numbers of one pixel."""
+    return next((count for key in _CHANNELS if (count := config.whole(key))), COLORS)
+
+
 def patch_positions(config: Configuration) -> int:
     """How many patches an image has."""
     return (_side(config, "image_size") // _side(config, "patch_size")) ** 2
@@ -25,7 +32,7 @@ def patch_positions(config: Configuration) -> int:
 def patches(config: Configuration, hidden: int) -> int:
     """The convolution that makes patches, over two pictures of a film where it does."""
     frames = config.whole("temporal_patch_size", 1) or 1
-    return _COLORS * frames * _side(config, "patch_size") ** 2 * hidden
+    return channels(config) * frames * _side(config, "patch_size") ** 2 * hidden
 
 
 def widths(config: Configuration) -> tuple[int, int, int]:
