@@ -1,7 +1,7 @@
 """The manual page of the command, from what the command says of itself."""  # noqa: INP001
 
 from rightsizer import __version__
-from rightsizer.cli.commands import COMMANDS
+from rightsizer.cli.commands import all_commands
 
 
 def _escaped(text: str) -> str:
@@ -11,7 +11,8 @@ def _escaped(text: str) -> str:
 def manual() -> str:
     """The page in roff."""
     commands = "".join(
-        f".TP\n.B {_escaped(command.name)}\n{_escaped(command.summary)}\n" for command in COMMANDS
+        f".TP\n.B {_escaped(command.name)}\n{_escaped(command.summary)}\n"
+        for command in all_commands()
     )
     return f"""\
 .TH RIGHTSIZER 8 "" "rightsizer {__version__}" "System administration"
