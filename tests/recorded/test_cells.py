@@ -51,6 +51,7 @@ def test_a_mask_may_be_hexadecimal() -> None:
     """Clock event reasons come as `0x...`."""
     column = Column(0, "clocks_event_reasons.active", Signal.CLOCK_EVENT_REASONS, "count")
     assert column[" 0x0000000000000004"] == 4.0
+    assert column["0x" + "f" * 400] is Missing.INVALID
 
 
 def test_every_unreadable_cell_is_counted() -> None:

@@ -82,8 +82,8 @@ class Column(dict[str, float | Missing]):
         if _DECIMAL_COMMA.fullmatch(text):
             text = text.replace(",", ".")
         try:
-            number = int(text, 16) if text.startswith(("0x", "0X")) else float(text)
-        except ValueError:
+            number = float(int(text, 16)) if text.startswith(("0x", "0X")) else float(text)
+        except (ValueError, OverflowError):
             return Missing.INVALID
         return plausible(self.signal, scaled(number, factor))
 
