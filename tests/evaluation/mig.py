@@ -58,7 +58,7 @@ def evaluate(options: Options) -> Iterator[str]:
         "\nFloors are x1.04 and x1.14, what the share of the SMs times 1.05 reaches on 55 cells "
         "of one slice alone. Those cannot hold all rows of the first line: by that formula "
         f"{_missed(rows)} of them miss x1.14, more than a tenth of 55. Its figures on Offline rows "
-        "are those of the reference, so that is where the floors are held; under a latency bound "
+        "are nearest to those, so that is where the floors are held; under a latency bound "
         "a slice loses more, and intervals are wider.\n"
     )
 
