@@ -16,7 +16,7 @@ from rightsizer.sizing.training_traffic import (
     tensor_seconds,
 )
 
-__all__ = ["StepTime", "micro_batches", "transformer_step"]
+__all__ = ["StepTime", "transformer_step"]
 
 _PASSES: Final = 2.0
 """Through all weights, forward and backward."""
@@ -54,7 +54,7 @@ class StepTime:
         return max(self.least, computing + self.telling) * (1.0 + self.bubble) + self.update
 
 
-def micro_batches(requirement: Requirement, layout: Parallelism) -> float:
+def _micro_batches(requirement: Requirement, layout: Parallelism) -> float:
     """Of one step, on each GPU."""
     training = requirement.training
     if training.global_batch is None:
@@ -73,7 +73,7 @@ def transformer_step(
     tokens = requirement.training.micro_batch * shape.sequence / (layout.tensor * layout.pipeline)
     kernels = Kernels.of(requirement, layout, board, settings)
     again = 1.0 + kernels.repeated_ratio
-    batches = micro_batches(requirement, layout)
+    batches = _micro_batches(requirement, layout)
     bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
     attended = _ATTENTION_FLOPS * shape.attended * shape.sequence * tokens
     scores = 0.0 if requirement.training.flash_attention else shape.scores
