@@ -33,10 +33,10 @@ lint: $(INSTALLED) ## Style and types
 	$(BIN)/mypy
 
 bench: $(INSTALLED) ## What the agent costs: CPU, memory, time and size of a scrape
-	$(BIN)/python tests/benchmarks/run.py
+	$(BIN)/python benchmarks/run.py
 
 eval: $(INSTALLED) ## How often it is right; SCENARIOS=DIR scores your own, RIGHTSIZER_TRUTH=DIR adds recordings
-	$(BIN)/python tests/evaluation/run.py $(if $(SCENARIOS),--scenarios '$(SCENARIOS)')
+	$(BIN)/python evaluation/run.py $(if $(SCENARIOS),--scenarios '$(SCENARIOS)')
 
 golden: $(INSTALLED) ## Write the generated documents and golden files anew; read the difference
 	$(BIN)/pytest -q --write-golden

@@ -17,8 +17,11 @@ import rightsizer
 from rightsizer.domain.settings import Bounds, bounds_of
 
 ROOT: Final = Path(__file__).parent.parent
+PROGRAMS: Final = ("tests", "evaluation", "benchmarks")
 PACKAGE: Final = ROOT / "daemon" / "rightsizer"
-CODE: Final = sorted(file for top in (PACKAGE, ROOT / "tests") for file in top.rglob("*.py"))
+CODE: Final = sorted(
+    file for top in (PACKAGE, *map(ROOT.joinpath, PROGRAMS)) for file in top.rglob("*.py")
+)
 
 LONGEST_FILE: Final = 400
 LONGEST_FUNCTION: Final = 60

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from evaluation.mlperf import FILE, Cell, Pair, pairs, read_cells
 from evaluation.options import Options
@@ -27,7 +28,7 @@ __all__ = ["HEADER", "evaluate", "fitted_errors", "packaged_form"]
 
 HEADER: Final = """\
 # What throughput goes by, beyond datasheets. Fitted on results of the closed division (`make eval`
-# prints the errors; tests/evaluation/ratios.py prints this file).
+# prints the errors; evaluation/ratios.py prints this file).
 #
 #   exponents         of a board's figures; other_vendor is a logarithm, llm the capacity for a
 #                     large language model

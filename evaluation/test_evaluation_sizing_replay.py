@@ -54,7 +54,7 @@ def test_our_need_is_the_one_that_the_accounts_publish(trace: Path) -> None:
 
 
 def _published(trace: Path, until: Nanoseconds) -> float | None:
-    columns = Path(__file__).parents[2] / "config" / "columns" / "alibaba-genai-2026.yaml"
+    columns = Path(__file__).parents[1] / "config" / "columns" / "alibaba-genai-2026.yaml"
     accounts = Accounts()
     source = open_recording(
         [trace / "gpu_duty_cycle_pct.csv.gz"], catalogue=built_in(), columns=columns

@@ -13,7 +13,7 @@ from rightsizer.profiles.reader import ReadLimits
 
 __all__ = ["beside_peer"]
 
-_PROGRAM: Final = Path(__file__).parent.parent / "profilers" / "hta_breakdown.py"
+_PROGRAM: Final = Path(__file__).parent.parent / "tests" / "profilers" / "hta_breakdown.py"
 _MARK: Final = "TOLD "
 _HEADINGS: Final = (
     "trace",

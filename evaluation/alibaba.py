@@ -23,7 +23,7 @@ from rightsizer.telemetry.recorded.source import open_recording
 
 __all__ = ["evaluate"]
 
-_MAP: Final = Path(__file__).parents[2] / "config" / "columns" / "alibaba-genai-2026.yaml"
+_MAP: Final = Path(__file__).parents[1] / "config" / "columns" / "alibaba-genai-2026.yaml"
 _DUTY: Final = "gpu_duty_cycle_pct.csv.gz"
 _MEMORY: Final = "gpu_memory_used_bytes.csv.gz"
 _SECOND: Final = 10**9

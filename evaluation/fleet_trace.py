@@ -24,7 +24,7 @@ DUTY: Final = "gpu_duty_cycle_pct.csv.gz"
 _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
 BUSY_RATIO: Final = 0.01
 """Mean duty of a row from which on a pod was busy (docs/definitions.md, sources)."""
-_MAP: Final = Path(__file__).parents[2] / "config" / "columns" / "alibaba-genai-2026.yaml"
+_MAP: Final = Path(__file__).parents[1] / "config" / "columns" / "alibaba-genai-2026.yaml"
 
 
 @dataclass(frozen=True, slots=True)
