@@ -6,7 +6,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint bench eval golden dist deb rpm sbom
+.PHONY: help run demo test lint bench eval shape golden dist deb rpm sbom
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -37,6 +37,9 @@ bench: $(INSTALLED) ## What the agent costs: CPU, memory, time and size of a scr
 
 eval: $(INSTALLED) ## How often it is right; SCENARIOS=DIR scores your own, RIGHTSIZER_TRUTH=DIR adds recordings
 	$(BIN)/python evaluation/run.py $(if $(SCENARIOS),--scenarios '$(SCENARIOS)')
+
+shape: $(INSTALLED) ## How the code is built: modules, what commands load, how long a way is
+	$(BIN)/python benchmarks/shape.py
 
 golden: $(INSTALLED) ## Write the generated documents and golden files anew; read the difference
 	$(BIN)/pytest -q --write-golden

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from telemetry.kubelet_server import answer, kubelet, pod
 
 from dcgm_exporter import dcgm_exporter
 from grafana_server import TOKEN, grafana_server
@@ -45,7 +46,6 @@ from rightsizer.runtime.doctor.peers import (
 from rightsizer.runtime.settings import Settings, SimulatedSettings
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 from rightsizer.telemetry.owners.settings import OwnerSettings
-from telemetry.kubelet_server import answer, kubelet, pod
 
 GPU: Final = gpu()
 ANSWERED: Final = replace(

@@ -17,7 +17,7 @@ from rightsizer.cli.main import main as rightsizer
 
 __all__ = ["PICTURES", "photograph"]
 
-FOLDER: Final = Path(__file__).parent.parent / "docs" / "screenshots"
+FOLDER: Final = Path(__file__).parents[2] / "docs" / "screenshots"
 _FLAGS: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),

@@ -21,7 +21,7 @@ import pytest
 
 __all__ = ["answers", "program", "run_program", "running_program", "unpacked"]
 
-CACHE: Final = Path(__file__).resolve().parent.parent / ".cache"
+CACHE: Final = Path(__file__).resolve().parents[2] / ".cache"
 _FETCH_SECONDS: Final = 90
 _START_SECONDS: Final = 30
 

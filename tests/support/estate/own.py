@@ -16,7 +16,7 @@ __all__ = ["own_runs", "target_labels"]
 
 _RAW_DAYS: Final = 1
 """How long scrapes are kept where rules keep the rest."""
-_RULES: Final = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
+_RULES: Final = Path(__file__).parents[3] / "config" / "prometheus" / "rules.yaml"
 _RECORDED: Final = frozenset(re.findall(r"record: (\S+)", _RULES.read_text("utf-8")))
 _COUNTERS: Final = (
     *("rightsizer_state_seconds", "rightsizer_condition_seconds", "rightsizer_used_seconds"),

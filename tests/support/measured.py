@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["DOCUMENT", "Figure", "machine", "quantile", "rewrite", "table"]
 
-DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 _HEADINGS: Final = ("what", "measured", "at most", "")
 
 

@@ -22,7 +22,7 @@ from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["LAST", "NUMBER", "SCRAPE", "START", "ScrapedDay", "recorded", "scraped_day"]
 
-RULES: Final = Path(__file__).parents[1] / "config" / "prometheus" / "rules.yaml"
+RULES: Final = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
 SAMPLING: Final = 10
 SCRAPE: Final = 60
 START: Final[Nanoseconds] = DEFAULT_START + 10 * HOUR

@@ -21,7 +21,7 @@ __all__ = [
     "panels_of",
 ]
 
-GRAFANA: Final = Path(__file__).resolve().parent.parent / "grafana"
+GRAFANA: Final = Path(__file__).resolve().parents[2] / "grafana"
 BOARDS: Final[dict[str, Any]] = {
     path.stem: json.loads(path.read_text())
     for path in sorted((GRAFANA / "dashboards").glob("*.json"))

@@ -25,7 +25,7 @@ from debian_program import CACHE
 __all__ = ["Absent", "environment", "needed", "recorders"]
 
 SWITCH: Final = "RIGHTSIZER_PROFILERS"
-_LISTS: Final = Path(__file__).parent / "profilers"
+_LISTS: Final = Path(__file__).parents[1] / "profilers"
 _MAKE_SECONDS: Final = 540
 _CUDA: Final = ("nvidia-", "cuda-", "triton")
 

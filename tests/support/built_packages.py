@@ -12,7 +12,7 @@ import pytest
 
 __all__ = ["ROOT", "built", "other_version", "run_build", "tool"]
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = ROOT / ".cache" / "packages"
 SOURCES: Final = ("config", "daemon", "grafana/dashboards", "systemd")
 FILES: Final = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "CHANGELOG.md")

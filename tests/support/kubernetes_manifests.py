@@ -24,7 +24,7 @@ __all__ = [
     "pod_of",
 ]
 
-KUBERNETES: Final = Path(__file__).parents[1] / "config" / "kubernetes"
+KUBERNETES: Final = Path(__file__).parents[2] / "config" / "kubernetes"
 OVERLAYS: Final = tuple(sorted(path.name for path in (KUBERNETES / "overlays").iterdir()))
 COMPONENTS: Final = tuple(sorted(path.name for path in (KUBERNETES / "components").iterdir()))
 

@@ -19,7 +19,7 @@ import pytest
 
 __all__ = ["Machine", "booted", "held", "layered", "pristine_root"]
 
-CACHE: Final = Path(__file__).resolve().parent.parent / ".cache" / "roots"
+CACHE: Final = Path(__file__).resolve().parents[2] / ".cache" / "roots"
 PACKAGES: Final = ("systemd", "systemd-sysv", "dbus", "procps", "python3")
 SUITE: Final = "bookworm"
 TOOLS: Final = ("mmdebstrap", "systemd-nspawn", "nsenter", "mount", "dpkg")

@@ -1,0 +1,228 @@
+"""The shape of the code: how much of it there is, what a command loads, how long a way is.
+
+`make shape` prints it. Ways are measured by walking them: a value that occurs nowhere else is read
+from the driver, and every module is counted in which a function takes or gives it, or what holds
+it.
+"""
+
+import argparse
+import ast
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from measured import Figure, machine, table
+from rightsizer.domain.report import Report
+from rightsizer.publish.freshness import FreshnessSettings
+from rightsizer.publish.metrics import Exposition
+from rightsizer.publish.metrics.settings import MetricsSettings
+from whole_node import whole_node
+
+__all__ = ["doubled_classes", "measure"]
+
+ROOT: Final = Path(__file__).parents[1]
+PACKAGE: Final = ROOT / "daemon" / "rightsizer"
+
+_PLAN: Final = "model: {parameters: 70e9}\n"
+_RECORDING: Final = "timestamp,device,gpu_busy,power\n" + "".join(
+    f"2026-01-01T00:00:{second:02d}Z,gpu-0,0.9,0.5\n" for second in range(60)
+)
+_REPORT: Final = """
+import atexit, json, os, resource, sys
+def tell():
+    own = sum(name.partition(".")[0] == "rightsizer" for name in sys.modules)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    with open(os.environ["SHAPE_FILE"], "w") as file:
+        json.dump({"own": own, "all": len(sys.modules), "cpu": used.ru_utime + used.ru_stime}, file)
+atexit.register(tell)
+from rightsizer.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a command has loaded when it ends."""
+
+    own: int
+    cpu_seconds: float
+
+
+def measure() -> Iterator[Figure]:
+    """All figures, the cheap ones first."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    yield Figure("modules", len(files), ceiling=700)
+    yield Figure("lines", sum(_lines(file) for file in files), ceiling=105_000)
+    yield Figure("class names defined more than once", len(doubled_classes(PACKAGE)), ceiling=0)
+    for what, loaded, most_modules, most_seconds in _commands():
+        yield Figure(f"own modules loaded by `{what}`", loaded.own, ceiling=most_modules)
+        yield Figure(f"CPU of `{what}`", loaded.cpu_seconds, "s", most_seconds)
+    yield Figure("modules between a power reading and its metric", len(power_way()), ceiling=25)
+
+
+def doubled_classes(package: Path) -> Mapping[str, list[str]]:
+    """Names of classes that several modules define, with those modules."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(package.rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(file.relative_to(package).as_posix())
+    return {name: files for name, files in found.items() if len(files) > 1}
+
+
+def _lines(file: Path) -> int:
+    return file.read_text(encoding="utf-8").count("\n")
+
+
+def _commands() -> Iterator[tuple[str, Loaded, float | None, float | None]]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plan, recording = folder / "plan.yaml", folder / "recording.csv"
+        plan.write_text(_PLAN, encoding="utf-8")
+        recording.write_text(_RECORDING, encoding="utf-8")
+        yield "--version", _loaded("--version"), None, 0.15
+        yield "--help", _loaded("--help"), None, 0.15
+        yield "plan FILE", _loaded("plan", plan), 220, 0.5
+        yield "replay FILE", _loaded("replay", recording, "--board", "h100-sxm"), None, None
+        config = folder / "rightsizer.yaml"
+        config.write_text(
+            "sources: {simulated: {scenario: eight-gpu-node}}\nhistory: {path: ''}\n"
+            "path: {api_socket: ''}\nlog: {level: error}\n",
+            encoding="utf-8",
+        )
+        arguments = ("agent", "--config.file", config, "--web.listen-address", "127.0.0.1:0")
+        yield "agent, for five seconds", _loaded(*arguments, seconds=5.0), 330, None
+        store = ("fleet", "--prometheus.url", "http://127.0.0.1:9", "--dry-run")
+        yield "fleet, with no store at hand", _loaded(*store), None, None
+
+
+def _loaded(*arguments: object, seconds: float | None = None) -> Loaded:
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "shape.json"
+        process = subprocess.Popen(
+            [sys.executable, "-c", _REPORT, *map(str, arguments)],
+            env={**os.environ, "SHAPE_FILE": str(file)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        if seconds is not None:
+            time.sleep(seconds)
+            process.send_signal(signal.SIGTERM)
+        process.wait(timeout=120)
+        told = json.loads(file.read_text(encoding="utf-8"))
+    return Loaded(told["own"], told["cpu"])
+
+
+class MarkedPower:
+    """A driver library by which every GPU draws the same odd power."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "nvmlDeviceGetPowerUsage":
+            return self._power
+        return getattr(self._library, name)
+
+    def _power(self, _: Any, milliwatts: Any) -> int:
+        milliwatts._obj.value = MARK_MILLIWATTS
+        return 0
+
+
+MARK_MILLIWATTS: Final = 123_457
+_MARKS: Final = frozenset({123_457, 123.457})
+_DEEP: Final = 2
+
+
+def holds_mark(value: object, depth: int = _DEEP) -> bool:
+    """Whether something is the marked power, or holds it within a few steps."""
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, (int, float)):
+        return value in _MARKS
+    if isinstance(value, str):
+        return "123.457" in value
+    if depth == 0:
+        return False
+    if isinstance(value, Mapping):
+        inside: Any = value.values()
+    elif isinstance(value, (list, tuple)):
+        inside = value[:64]
+    elif is_dataclass(value) and not isinstance(value, type):
+        inside = [getattr(value, each.name, None) for each in fields(value)]
+    else:
+        return False
+    return any(holds_mark(each, depth - 1) for each in inside)
+
+
+def power_way() -> frozenset[str]:
+    """The modules that a reading of power passes from the bindings to the page of metrics."""
+
+    def walk(name: str) -> None:
+        with whole_node(Path(name), around=MarkedPower) as node:
+            latest: Report | None = None
+            for _ in range(3):
+                latest = node.tick()
+            Exposition(
+                lambda: latest, MetricsSettings(), FreshnessSettings(), node.clock.wall_time
+            ).render()
+
+    with tempfile.TemporaryDirectory() as name, _watched(holds_mark) as passed:
+        walk(name)
+    return frozenset(passed)
+
+
+@contextmanager
+def _watched(holds: Any) -> Iterator[Counter[str]]:
+    """Counts calls, by own module, that take or give what `holds` knows."""
+    passed: Counter[str] = Counter()
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith("rightsizer.") or ".simulat" in module:
+            return
+        if event == "call":
+            code = frame.f_code
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            if any(holds(frame.f_locals.get(name)) for name in names):
+                passed[module] += 1
+        elif event == "return" and holds(argument):
+            passed[module] += 1
+
+    threading.setprofile(look)
+    sys.setprofile(look)
+    try:
+        yield passed
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--modules", action="store_true", help="name the modules of each way too")
+    arguments = parser.parse_args()
+    print(f"Measured on: {machine()}.\n")
+    print(table(figure.cells for figure in measure()))
+    if arguments.modules:
+        print("\n".join(["", "From a power reading to its metric:", *sorted(power_way())]))
+
+
+if __name__ == "__main__":
+    main()
